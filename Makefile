@@ -1,4 +1,4 @@
-# Every target installs what it lacks, says so, and does nothing the second time.
+# Each target installs what is missing, and nothing the second time.
 
 PYTHON ?= python3
 export STRICT
@@ -7,12 +7,12 @@ BIN := .venv/bin
 
 ##@ Try it
 .PHONY: demo
-demo: packages venv ## Show an unmodified sbatch script become a pod, on a private Slurm; leaves nothing behind
+demo: packages venv ## Run unmodified sbatch scripts as pods on a private Slurm, then remove everything
 	@$(BIN)/penstock demo
 
 ##@ Check it
 .PHONY: test
-test: packages test-packages dev-venv ## Every test: units, dev cluster, end to end on a lab; failures are run again alone, but not with STRICT=1
+test: packages test-packages dev-venv ## All tests: units, dev cluster, end to end on a lab; failures are rerun alone, but not with STRICT=1
 	@$(BIN)/python -m scripts.run_tests tests
 
 .PHONY: test-k8s
@@ -20,7 +20,7 @@ test-k8s: packages k8s-packages dev-venv ## The end-to-end and conformance tests
 	@$(BIN)/python -m scripts.test_kubernetes
 
 .PHONY: smoke-k8s
-smoke-k8s: packages k8s-packages dev-venv ## The forty of them that touch every promise once, in three minutes
+smoke-k8s: packages k8s-packages dev-venv ## The forty of them that test every promise once, in three minutes
 	@$(BIN)/python -m scripts.test_kubernetes --smoke
 
 .PHONY: test-matrix
@@ -37,29 +37,29 @@ lint: dev-venv ## Style, types, layers, file sizes
 	@$(BIN)/python scripts/check_sizes.py
 
 .PHONY: storm
-storm: packages dev-venv ## Every outage and every known bug of the field, the long ones, too
+storm: packages dev-venv ## All tests of outages and of known bugs of similar projects, including the long ones
 	@PENSTOCK_TEST_STORM=1 $(BIN)/python -m scripts.run_tests --strict tests/e2e/test_outages_api.py tests/e2e/test_outages_slurm.py tests/e2e/test_regressions.py
 
 .PHONY: soak
-soak: packages dev-venv ## Random test for MINUTES=10, replayed with SEED=...: jobs, losses, faults, and the invariants all the while; ONCE=1: jobs that may not run twice
+soak: packages dev-venv ## Random test for MINUTES=10, replayed with SEED=...: jobs, outages, faults, with the invariants checked throughout; ONCE=1: jobs that may not run twice
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(ONCE),--once)
 
 .PHONY: fuzz
-fuzz: packages dev-venv ## Property tests with EXAMPLES=1000 new examples of each; what they find belongs into a test
+fuzz: packages dev-venv ## Property tests with EXAMPLES=1000 new examples of each; add a test for what they find
 	@grep -rl "from hypothesis" tests/unit tests/sbatch tests/results tests/sitefile tests/install --include='test_*.py' | PENSTOCK_TEST_EXPLORE=$(or $(EXAMPLES),1000) xargs $(BIN)/python -m pytest -q -p no:cacheprovider --numprocesses=2
 
 .PHONY: bench
-bench: packages dev-venv ## Measure what Penstock costs against baselines in the same run; fails when a budget is missed
+bench: packages dev-venv ## Measure what Penstock costs against baselines in the same run; fails if a budget is missed
 	@$(BIN)/python scripts/bench_validate.py
 	@$(BIN)/python -m benchmarks
 
 .PHONY: crash
-crash: packages dev-venv ## Kill somebody at every labelled step of the protocol; a table at the end
+crash: packages dev-venv ## Kill a process at every labelled step of the protocol; prints a table
 	@PENSTOCK_TEST_CRASH=all $(BIN)/python -m scripts.run_tests --strict tests/crash --dist=load
 
 ##@ Keep house
 .PHONY: requirements
-requirements: dev-venv ## Pin again what requirements/*.in ask for, with hashes
+requirements: dev-venv ## Pin requirements/*.in again, with hashes
 	@$(PYTHON) scripts/pin_requirements.py
 
 .PHONY: clean
@@ -76,9 +76,9 @@ help: ## Show this
 packages:
 	@$(PYTHON) scripts/bootstrap.py packages
 test-packages:
-	@$(PYTHON) scripts/bootstrap.py test-packages || echo "penstock: going on without them"
+	@$(PYTHON) scripts/bootstrap.py test-packages || echo "penstock: continuing without them"
 k8s-packages:
-	@$(PYTHON) scripts/bootstrap.py k8s-packages || echo "penstock: going on without them"
+	@$(PYTHON) scripts/bootstrap.py k8s-packages || echo "penstock: continuing without them"
 venv:
 	@$(PYTHON) scripts/bootstrap.py venv
 dev-venv:

@@ -1,1 +1,1 @@
-"""What Penstock costs, measured: every figure against a baseline in the same run (docs/benchmarks.md)."""
+"""Benchmarks of Penstock's costs, each with a baseline in the same run (docs/benchmarks.md)."""

@@ -1,4 +1,4 @@
-"""Runs the benchmarks on labs of their own and shows a table; exit status 1 when a budget is missed.
+"""Runs the benchmarks on their own labs and prints a table; exit status 1 if a budget is missed.
 
 python -m benchmarks                    all of them
 python -m benchmarks start footprint    some
@@ -41,7 +41,7 @@ def run(names: list[str]) -> list[figures.Figure]:
 
 
 def write(found: list[figures.Figure]) -> None:
-    """Put the figures with date and machine where the document has its place for them."""
+    """Replace the figures in the document, with date and machine."""
     text = REPORT.read_text()
     head, tail = text[: text.index(BEGIN) + len(BEGIN)], text[text.index(END) :]
     about = f"\n{figures.today()}, {figures.machine()}, `make bench`:\n\n"

@@ -1,4 +1,4 @@
-"""How long a person waits for a lab of their own."""
+"""The time that `penstock lab up` takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAMPLES = 3
 
 
 def measure(_: testing.RunningLab) -> list[figures.Figure]:
-    """The best of a few: what the lab takes, not what else the machine does."""
+    """The best of several runs, to exclude the machine's other load."""
     took = min(_seconds_to_come_up() for _ in range(SAMPLES))
     return [
         figures.Figure(

@@ -1,4 +1,4 @@
-"""A figure, what it is compared with, and whether it keeps its budget: how results are kept and shown."""
+"""A measured figure with its baseline and budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich import table
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One measured thing. `kept` is None where no budget was set; a goal that is missed fails nothing yet."""
+    """A measurement. `kept` is None without a budget; a missed goal does not fail the run."""
 
     what: str
     measured: str
@@ -52,7 +52,7 @@ def as_markdown(found: list[Figure]) -> str:
 
 
 def machine() -> str:
-    """The computer in a line, without its name."""
+    """The machine in one line, without its name."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     model = next(
         (

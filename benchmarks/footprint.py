@@ -1,4 +1,4 @@
-"""Memory of a running job on the head node beyond what Slurm itself takes, and CPU of the hooks."""
+"""Memory of a running job on the head node in addition to Slurm's, and CPU of the hooks."""
 
 from __future__ import annotations
 

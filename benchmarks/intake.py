@@ -1,8 +1,8 @@
-"""How long a file dropped on the NAS takes to be a job, and how many a second there can be.
+"""Latency and throughput of the intake, from a dropped file to a job.
 
-The lab's own intake is measured. Files are renamed into the folder, which is complete by definition, so the
-time begins when a file has settled; it ends when the file lies in processed/ under its job's number, which
-is a little after sbatch has answered. Jobs are held: what runs them is measured elsewhere.
+Measures the lab's own intake. Files are renamed into the folder, so they are complete at once and the time
+begins there; it ends when the file is in processed/ with its job's number, shortly after sbatch's reply. Jobs
+are held, since running them is measured elsewhere.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def drain(lab: testing.RunningLab, by_hand: float) -> figures.Figure:
 
 
 def drop(lab: testing.RunningLab, names: list[str]) -> float:
-    """Write the files elsewhere, rename them into submit/; when the renaming began."""
+    """Write the files elsewhere and rename them into submit/; returns the time of the first rename."""
     aside = lab.home / "aside"
     lab.run_as_user(("mkdir", "-p", str(aside)))
     words = "\n".join(names)
@@ -87,7 +87,7 @@ def processed(lab: testing.RunningLab) -> int:
 
 
 def wait_for(lab: testing.RunningLab, count: int) -> float:
-    """When that many files are in processed/."""
+    """Wait until that many files are in processed/; returns the time."""
     deadline = time.monotonic() + 300
     while processed(lab) < count:
         if time.monotonic() > deadline:
@@ -97,7 +97,7 @@ def wait_for(lab: testing.RunningLab, count: int) -> float:
 
 
 def sbatch_rate(lab: testing.RunningLab) -> float:
-    """Submissions a second without us."""
+    """Submissions per second with plain sbatch."""
     loop = f"for n in $(seq {BY_HAND}); do sbatch --parsable -p host --hold --wrap true || exit 1; done"
     began = time.monotonic()
     lab.run_as_user(("sh", "-c", loop), timeout=300)

@@ -1,4 +1,4 @@
-"""The parts of a lab as the benchmarks see them: their processes, their settings, their jobs."""
+"""The components of a lab: their processes, settings and jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pids(lab: testing.RunningLab) -> dict[str, int]:
 
 
 def pids_by_part(lab: testing.RunningLab) -> dict[str, list[int]]:
-    """Processes of each part with their children: slurmctld has one that runs scripts. Slurmds are one."""
+    """Processes by component, with children such as slurmctld's script runner; slurmds are one component."""
     found: dict[str, list[int]] = {}
     for name, pid in pids(lab).items():
         part = "slurmd" if re.fullmatch(r"slurmd\W\w+", name) else name
@@ -35,7 +35,7 @@ def states(lab: testing.RunningLab, job_id: str) -> list[str]:
 
 
 def collected(lab: testing.RunningLab) -> int:
-    """How many jobs have their results."""
+    """Number of jobs with results."""
     return len(list(lab.place.nas_results.glob("*/job_summary.json")))
 
 

@@ -1,4 +1,4 @@
-"""What processes cost: CPU and memory as the kernel counts them, so that a busy machine changes little."""
+"""CPU and memory of processes from the kernel's accounting, which other load affects little."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def pss_megabytes(pid: int) -> float:
-    """The process's share of memory: what it has alone, and its part of what it shares."""
+    """The process's PSS: its private memory and its share of shared memory."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
@@ -24,13 +24,13 @@ def pss_megabytes(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the process and of the children it has waited for."""
+    """User and system time of the process and its reaped children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(int(field) for field in fields[11:15]) / _TICKS
 
 
 def with_argument(text: str) -> list[int]:
-    """Processes one of whose arguments is exactly `text`."""
+    """Processes with exactly this argument."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it ended while we looked
@@ -40,7 +40,7 @@ def with_argument(text: str) -> list[int]:
 
 
 def cpu_milliseconds_of(argv: list[str], environment: dict[str, str], *, runs: int = 15) -> float:
-    """CPU of one run of a program; the median of several."""
+    """CPU of a program's run; the median of several."""
     found = []
     for _ in range(runs):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -51,7 +51,7 @@ def cpu_milliseconds_of(argv: list[str], environment: dict[str, str], *, runs: i
 
 
 class Meter:
-    """CPU by part of the lab, children included: a cgroup for each, where the machine has that controller."""
+    """CPU by component, including children, by cgroups with the cpuacct controller."""
 
     def __init__(self, pids: dict[str, list[int]]) -> None:
         self._root = ACCOUNTING / f"penstock-bench-{os.getpid()}"
@@ -70,7 +70,7 @@ class Meter:
         }
 
     def close(self) -> None:
-        """Members go back where they came from; then the groups can go."""
+        """Move the processes back and remove the cgroups."""
         for group in [*(path for path in self._root.iterdir() if path.is_dir()), self._root]:
             for thread in (group / "tasks").read_text().split():
                 with contextlib.suppress(ProcessLookupError):

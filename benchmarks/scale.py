@@ -1,8 +1,8 @@
-"""penstockd alone against a large cluster and a long queue: memory, CPU and calls when nothing happens.
+"""An idle penstockd with a large cluster and a long queue: memory, CPU and API requests.
 
-Nodes and pods are objects in the lab's cluster that no kubelet serves; their status changes as often as a
-real cluster's does (each node every five minutes). penstockd is a second one beside the lab's, so that it
-starts into the large cluster and its metrics are its own.
+Nodes and pods are objects in the lab's cluster without kubelets; their status changes as often as in a real
+cluster (each node every five minutes). A second penstockd beside the lab's is measured, so that it starts
+with the large cluster and has its own metrics.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEW, MANY = 10, 1_000
 
 @dataclass(frozen=True)
 class Idle:
-    """A window of doing nothing."""
+    """Measurements of an idle period."""
 
     megabytes: float
     cpu_share: float
@@ -77,7 +77,7 @@ def _size_figures(small: Idle, large: Idle) -> list[figures.Figure]:
 
 
 def _queue_growth(lab: testing.RunningLab) -> list[figures.Figure]:
-    """The same window with few and with many jobs waiting."""
+    """The idle period with few and with many pending jobs."""
     few = _with_pending(lab, FEW)
     many = _with_pending(lab, MANY)
     return [
@@ -136,7 +136,7 @@ def _second_penstockd(lab: testing.RunningLab) -> Iterator[tuple[int, int]]:
 
 
 def _requests(port: int) -> float:
-    """Requests to the API so far; none while the metrics page is not there yet."""
+    """API requests so far; 0 until the metrics page is available."""
     try:
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10).read().decode()
     except OSError:
@@ -184,7 +184,7 @@ async def _change_status(kube: client.KubeClient, name: str, ready: dict[str, st
 
 
 def _change_statuses(lab: testing.RunningLab, *, seconds: float) -> None:
-    """As many changes of nodes' statuses as so many nodes make in this time."""
+    """Change node statuses as often as that many nodes do."""
     pause, cluster = NODE_STATUS_SECONDS / NODES, api.cluster(lab.place.admin_kubeconfig)
     began = time.monotonic()
     for number in range(int(seconds / pause)):

@@ -1,7 +1,6 @@
-"""How long a job takes from Slurm's decision to its first output, against the very same pod made by hand.
+"""Time of a job from Slurm's allocation to its first output, compared with the same pod created by hand.
 
-The baseline is the job's own pod and Secret, read from the API, renamed, and made again with their node
-filled in: three requests nobody could save.
+The baseline is the job's own pod and Secret, read from the API, renamed, and created again with nodeName set.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def _job_seconds(lab: testing.RunningLab, number: int) -> float:
 
 
 def _scheduled_at(lab: testing.RunningLab, job_id: str) -> float:
-    """When slurmctld decided, to the millisecond, from its own log."""
+    """The time of slurmctld's allocation in milliseconds, from its log."""
     for line in reversed((lab.place.log / "slurm" / "slurmctld.log").read_text().splitlines()):
         found = _ALLOCATED.match(line)
         if found and found[2] == job_id:
@@ -87,7 +86,7 @@ async def _objects_of(api: client.KubeClient, job_id: str) -> tuple[dict[str, An
 async def _one_by_hand(
     api: client.KubeClient, pod: dict[str, Any], secret: dict[str, Any], output: Path, number: int
 ) -> float:
-    """Secret, pod, and the wait for what it prints; removed again."""
+    """Create Secret and pod, wait for the output, remove them."""
     name, namespace = f"by-hand-{number}", pod["metadata"]["namespace"]
     await asyncio.to_thread(output.unlink, missing_ok=True)
     volumes = [
@@ -111,7 +110,7 @@ async def _one_by_hand(
 
 
 def _printed(output: Path) -> float:
-    """The time that the script wrote, once it has; the agent may have said something before."""
+    """The time written by the script; the agent may have written before."""
     testing.until(lambda: output.exists() and _TIME.search(output.read_text()))
     found = _TIME.search(output.read_text())
     assert found is not None

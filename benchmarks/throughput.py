@@ -1,8 +1,8 @@
-"""What a no-op job costs: CPU of Penstock's own parts against what plain Slurm spends on the same job, and
-jobs a second as pods, in plain Slurm on the same slurm.conf, and with the usual kubectl glue.
+"""Costs of a no-op job: CPU of Penstock's components compared with plain Slurm, and jobs per second as pods,
+in plain Slurm with the same slurm.conf, and with the usual kubectl glue.
 
-The glue is what sites write today: a Prolog that asks kubectl for the node's state, applies a pod and waits
-for it, an Epilog that fetches its log and deletes it. It runs in the same lab for the unbridged partition.
+The glue is what sites use today: a Prolog that checks the node with kubectl, applies a pod and waits for it,
+and an Epilog that fetches its log and deletes it. It runs in the same lab for the unbridged partition.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from penstock_lab import testing
 JOBS = 500
 GLUE_JOBS = 30
 COST = 1.0
-"""Penstock's own CPU for a job, at most, in what plain Slurm spends on it."""
+"""Maximum of Penstock's CPU per job, relative to plain Slurm's."""
 CLUSTER = "devcluster"
-"""The part of the lab that stands for Kubernetes: its share is neither Slurm's nor Penstock's."""
+"""The component with Kubernetes' share, which is neither Slurm's nor Penstock's."""
 
 PROLOG = """#!/bin/sh
 [ "$SLURM_JOB_PARTITION" = host ] || exit 0
@@ -75,7 +75,7 @@ def measure(lab: testing.RunningLab) -> list[figures.Figure]:
 
 @dataclass(frozen=True)
 class Cost:
-    """Milliseconds of CPU that a part of the lab takes for a job, in plain Slurm and as a pod."""
+    """Milliseconds of a component's CPU per job, in plain Slurm and as a pod."""
 
     part: str
     plain: float
@@ -83,8 +83,8 @@ class Cost:
 
 
 def _cost(costs: list[Cost]) -> list[figures.Figure]:
-    """What is Penstock's own: all that a job takes more as a pod, Kubernetes' share aside. Hooks and launcher
-    are children of Slurm's daemons and count there.
+    """Penstock's own CPU: the difference between a job as a pod and in plain Slurm, without Kubernetes'
+    share. Hooks and launcher are children of Slurm's daemons and counted there.
     """
     if not costs:
         return [figures.Figure(what="CPU of a job", measured="no cpuacct here", baseline="–", ratio="–")]
@@ -114,8 +114,8 @@ def _share(cost: Cost) -> figures.Figure:
 
 
 def _rate(lab: testing.RunningLab, partition: str, count: int, *, results: bool = False) -> float:
-    """Jobs a second, from submission until the last has left the queue. Returns when all have completed, and
-    with `results` when those have been collected, which the rate does not count.
+    """Jobs per second, from submission until the last has left the queue. Returns when all have ended and,
+    with `results`, their results are collected, which the rate does not include.
     """
     before = parts.collected(lab)
     began = time.monotonic()
@@ -131,7 +131,7 @@ def _rate(lab: testing.RunningLab, partition: str, count: int, *, results: bool 
 
 
 def _glue_rate(lab: testing.RunningLab) -> float:
-    """The same with the glue installed; slurm.conf is as before afterwards."""
+    """The same with the glue; restores slurm.conf afterwards."""
     usual = lab.place.slurm_conf.read_text()
     path = f"{lab.place.bin}:/usr/sbin:/usr/bin:/sbin:/bin"
     words = {"kubeconfig": lab.place.admin_kubeconfig, "path": path, "image": parts.default_image(lab)}

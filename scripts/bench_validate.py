@@ -1,11 +1,11 @@
-"""How fast `penstock validate` is: start-up, and 1,000 scripts in one call, on one core.
+"""Benchmark of `penstock validate`: start-up, and 1,000 scripts in one call, on one core.
 
-Scripts are those of the corpus beside the project where it is there, else made up ones of the same kind;
-they are copied to a temporary folder under new names until there are enough. Prints what it measured, as
-JSON with --json, and exits with status 1 when a target is missed.
+Scripts are those of the corpus beside the project if it exists, else made-up ones; they are copied to a
+temporary folder until there are enough. Prints the measurements, as JSON with --json, and exits with status
+1 if a target is missed.
 
-Judged is the best of many runs: it is what the program costs, while the median is what the machine had to do
-besides. Both are shown, and Python's own start, measured in turns with ours, to compare machines by.
+The best of many runs counts, since it is the cost of the program; the median includes the machine's other
+load. Both are shown, with Python's own start, measured alternately, to compare machines.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ srun python train.py
 
 
 def samples() -> list[bytes]:
-    """Real scripts, or one like them."""
+    """Scripts of the corpus, or a made-up one."""
     found = [
         path.read_bytes() for path in sorted(CORPUS.rglob("*")) if path.is_file() and path.suffix != ".csv"
     ]
@@ -44,10 +44,10 @@ def samples() -> list[bytes]:
 
 
 def in_turns(*commands: list[str], rounds: int) -> list[list[float]]:
-    """Seconds of every run of every command, on one core, in turns so that all meet the same load."""
+    """Seconds of every run of every command, on one core, alternating so that all have the same load."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     times: list[list[float]] = [[] for _ in commands]
-    for argv in commands:  # once unmeasured: compiled modules are in place
+    for argv in commands:  # warm-up: compiles modules
         _once(argv, environment)
     for _ in range(rounds):
         for argv, taken in zip(commands, times, strict=True):
@@ -56,7 +56,7 @@ def in_turns(*commands: list[str], rounds: int) -> list[list[float]]:
 
 
 def _once(argv: list[str], environment: dict[str, str]) -> float:
-    """Its output is read to the end: without a pipe, subprocess looks for the end every 50 ms only."""
+    """Reads the output to its end: without a pipe, subprocess polls for the exit every 50 ms only."""
     start = time.perf_counter()
     subprocess.run(
         argv, env=environment, stdout=subprocess.PIPE, check=False, timeout=60, preexec_fn=_one_core
@@ -69,7 +69,7 @@ def _one_core() -> None:
 
 
 def measure() -> dict[str, float]:
-    """Start-up and throughput, with Python's own start beside."""
+    """Measure start-up and throughput, and Python's own start."""
     command = [str(Path(sys.executable).with_name("penstock")), "validate", "--quiet"]
     with tempfile.TemporaryDirectory() as folder:
         scripts = samples()
@@ -90,7 +90,7 @@ def measure() -> dict[str, float]:
 
 
 def missed(measured: dict[str, float]) -> list[str]:
-    """The targets that were not met, in words."""
+    """The missed targets, as messages."""
     found = []
     if measured["validate_one_ms"] > START_MS:
         found.append(f"one script took {measured['validate_one_ms']} ms, more than {START_MS}")
@@ -100,7 +100,6 @@ def missed(measured: dict[str, float]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print, judge."""
     measured = measure()
     if "--json" in sys.argv[1:]:
         print(json.dumps(measured))

@@ -1,7 +1,7 @@
-"""Installs what the Makefile's targets need and nothing twice: Debian packages, then a virtual environment.
+"""Installs what the Makefile's targets need, unless installed: Debian packages, and a virtual environment.
 
-Standard library only: it runs before anything is installed. Trying Penstock on a workstation must change
-nothing there, so no service that comes with a package is started (policy-rc.d) or left enabled.
+Standard library only: it runs before anything is installed. Services of the packages are neither started
+(policy-rc.d) nor left enabled, since trying Penstock must not change a workstation.
 
 usage: bootstrap.py packages | test-packages | k8s-packages | venv | dev-venv
 """
@@ -27,10 +27,10 @@ DISTRIBUTIONS = (ROOT, ROOT / "lab")  # penstock, and penstock-lab for demo and 
 SEARCH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin"
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_TEXT = b"#!/bin/sh\n# Penstock's, only while scripts/bootstrap.py installs packages\nexit 101\n"
-"""The comment tells ours from a host's own: images of containers have one with the other two lines."""
+"""The comment distinguishes it from a host's own: container images have one with the other two lines."""
 SECONDS = 900.0
 
-# program we run → Debian package that brings it
+# program → Debian package
 PROGRAMS = {
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
@@ -43,14 +43,14 @@ PROGRAMS = {
     "kubectl": "kubernetes-client",
     "/usr/bin/python3": "python3-minimal",
 }
-TEST_PROGRAMS = {"busybox": "busybox"}  # the shell of many an image: the pod's agent is tried with it
+TEST_PROGRAMS = {"busybox": "busybox"}  # the shell of many images, with which the pod's agent is tested
 K8S_PROGRAMS = {
     "containerd": "containerd",
     "runc": "runc",
     "/usr/lib/cni/ptp": "containernetworking-plugins",
     "docker-registry": "docker-registry",
     "ip": "iproute2",
-}  # the same for a real Kubernetes on this machine; Go itself is the caller's to bring
+}  # for a real Kubernetes on this machine; Go is not installed here
 SERVICES = {
     "containerd": "containerd",
     "docker-registry": "docker-registry",
@@ -76,7 +76,7 @@ def missing_packages(programs: dict[str, str]) -> list[str]:
 
 
 def install(packages: list[str]) -> None:
-    """apt-get as root, or through sudo; where there is no apt, say what is needed and stop."""
+    """Install with apt-get as root, or through sudo; without apt, list the packages and exit."""
     if not packages:
         return
     if not shutil.which("apt-get"):
@@ -106,7 +106,7 @@ def through_sudo(packages: list[str]) -> None:
 
 
 class Starting:
-    """A program that is just being started cannot be waited for: a signal to us waits until it can."""
+    """Delays signals while a program is being started, since it cannot be waited for yet."""
 
     under_way = False
     told = 0
@@ -134,8 +134,8 @@ def run(argv: list[str], environment: dict[str, str]) -> None:
 
 
 def outcome(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What it said until its end, which is waited for also when we are told to stop: apt-get gives up on a
-    SIGHUP while it fetches, and minds none while packages are being set up.
+    """The program's output. Waits for its end also after a signal: apt-get gives up on SIGHUP while it
+    downloads, and ignores it while packages are being set up.
     """
     try:
         Starting.is_over()
@@ -151,8 +151,8 @@ def outcome(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def no_services_started() -> Iterator[None]:
-    """invoke-rc.d asks this file before it starts anything; a host's own file is left as it is. One of ours
-    that is there already is of a run that was killed.
+    """Write policy-rc.d, which invoke-rc.d runs before it starts a service; a host's own file is kept. An
+    existing one of ours is left from a killed run.
     """
     with alone(POLICY.parent), told_to_stop():
         if POLICY.exists() and POLICY.read_bytes() != POLICY_TEXT:
@@ -168,8 +168,8 @@ def no_services_started() -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path, what: str = "packages are being installed") -> Iterator[None]:
-    """One of us at a time: another one that runs needs its policy-rc.d to its end, and two pips in one
-    environment take each other's files away.
+    """One call at a time: another one still needs its policy-rc.d, and two pips in one environment remove
+    each other's files.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -185,8 +185,8 @@ def alone(folder: Path, what: str = "packages are being installed") -> Iterator[
 
 @contextlib.contextmanager
 def told_to_stop() -> Iterator[None]:
-    """Signals as an exception, so that we tidy up; a SIGHUP that nohup keeps away stays away. Ctrl-C is one
-    of them: apt-get minds none while packages are being set up, and killed then it leaves dpkg half done.
+    """Turn signals into an exception, for cleanup; a SIGHUP ignored by nohup stays ignored. Includes Ctrl-C,
+    which apt-get ignores while packages are being set up: killed then, it would leave dpkg half-configured.
     """
     usual = (signal.SIG_DFL, signal.default_int_handler)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -209,8 +209,8 @@ def told_to_stop() -> Iterator[None]:
 
 
 def leave_disabled(unit: str) -> None:
-    """Undo what the package's own script enabled for the next boot; the helper serves only those who say for
-    which package they speak.
+    """Disable the unit that the package has enabled for the next boot; deb-systemd-helper needs the package's
+    name.
     """
     environment = os.environ | {"DPKG_MAINTSCRIPT_PACKAGE": unit}
     for argv in (["deb-systemd-helper", "disable", f"{unit}.service"], ["update-rc.d", unit, "disable"]):
@@ -219,7 +219,7 @@ def leave_disabled(unit: str) -> None:
 
 
 def make_venv(*, requirements: tuple[str, ...]) -> None:
-    """The environment in .venv, exactly as pinned; nothing to do when it is so already."""
+    """Make .venv with the pinned requirements, unless it is up to date."""
     files = [ROOT / "requirements" / f"{name}.txt" for name in requirements]
     described = (*files, *(place / "pyproject.toml" for place in DISTRIBUTIONS))
     content = b"".join(file.read_bytes() for file in described)
@@ -228,7 +228,7 @@ def make_venv(*, requirements: tuple[str, ...]) -> None:
     if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
         return
     if VENV.exists() and not os.access(VENV, os.W_OK):
-        fail(f"{VENV} is somebody else's: they can remove it with `make clean`, or use a clone of your own")
+        fail(f"{VENV} belongs to another user, who can remove it with `make clean`; or use your own clone")
     with alone(ROOT, "the virtual environment is being made"):
         if not stamp.exists() or stamp.read_text(encoding="ascii") != wanted:
             fill_venv(files, requirements)
@@ -248,8 +248,8 @@ def fill_venv(files: list[Path], requirements: tuple[str, ...]) -> None:
 
 
 def has_pip() -> bool:
-    """Asked of the environment itself: one that was cut short, or whose Python has been replaced by another
-    release since, has files and is no use.
+    """Runs pip in the environment: an incomplete one, or one whose Python was upgraded to another release,
+    has files but does not work.
     """
     argv = [str(VENV / "bin" / "python"), "-m", "pip", "--version"]
     try:
@@ -260,14 +260,14 @@ def has_pip() -> bool:
 
 def create_venv() -> None:
     try:
-        import ensurepip  # noqa: F401  # only to see whether Debian left it out
+        import ensurepip  # noqa: F401  # Debian has it in a separate package
     except ImportError:
         install(["python3-venv"])
     run([sys.executable, "-m", "venv", "--clear", str(VENV)], dict(os.environ))
 
 
 def main(arguments: list[str]) -> None:
-    if sys.version_info < (3, 11):  # noqa: UP036  # this very check is what tells users of older Pythons
+    if sys.version_info < (3, 11):  # noqa: UP036  # this check is for users of older Pythons
         fail(f"needs Python 3.11 or newer, and this is {sys.version.split()[0]}")
     if arguments[:1] == ["install"]:
         install(arguments[1:])

@@ -1,6 +1,6 @@
-"""A pytest plugin that notes each test that fails, and what it said, for whoever runs it again.
+"""A pytest plugin that records failed tests and their output, for the rerun.
 
-Loaded by scripts/reruns.py with `-p scripts.failures`; the file is named in the environment.
+Loaded by scripts/reruns.py with `-p scripts.failures`; an environment variable has the file's path.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ FILE = "PENSTOCK_TEST_FAILURES"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers tell the process that started them, which takes the notes."""
+    """Only the controller records: xdist's workers report to it."""
     if os.environ.get(FILE) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Notes(Path(os.environ[FILE]), config.rootpath))
 
 
 class Notes:
-    """A line of JSON for each failure: in a test, in its fixtures, or in reading its file."""
+    """Writes a line of JSON for each failure: in a test, in its fixtures, or in collection."""
 
     def __init__(self, file: Path, root: Path) -> None:
         self._file = file

@@ -1,9 +1,9 @@
-"""The PATH that tests run with: links to the programs of the packages that a make target installs, of what
-those depend on, and of what every Debian has.
+"""The tests' PATH: links to the programs of the packages that a make target installs, of their dependencies,
+and of every Debian.
 
-A program that only another target or another machine brings is out of sight, so that a test that needs it
-without saying so fails here, where it is written, and not on a machine that has nothing but Python, make and
-apt. What a test needs beyond, it declares with the marker `needs` (tests/programs.py).
+Programs of other targets or of this machine are not visible, so a test with an undeclared dependency fails
+here and not on a machine with only Python, make and apt. A test declares further programs with the marker
+`needs` (tests/programs.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock import wellknown
 
 PLACES = tuple(Path(place, name) for place in ("/usr/local", "/usr", "/") for name in ("sbin", "bin"))
 OUTSIDE = "PENSTOCK_TEST_OUTSIDE"
-"""The PATH from before, for tests that declare what they need."""
+"""The original PATH, for tests that declare what they need."""
 QUERY_SECONDS = 60
 _FIELDS = (
     "${db:Status-Status}\t${Package}\t${Essential}\t${Priority}\t${Provides}\t${Pre-Depends}, ${Depends}\n"
@@ -30,7 +30,7 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class Package:
-    """What is known of an installed package; each dependency is a choice of names."""
+    """An installed package; each dependency is a tuple of alternatives."""
 
     name: str
     is_everywhere: bool
@@ -40,10 +40,10 @@ class Package:
 
 @contextlib.contextmanager
 def restricted(programs: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """The environment for tests that may see `programs` (name → package); without dpkg, unchanged."""
+    """The environment of tests with these programs (name → package); unchanged without dpkg."""
     before = f"{environment.get('PATH', os.defpath)}:{':'.join(map(str, PLACES))}"
     if shutil.which("dpkg-query", path=before) is None:
-        print("penstock: no dpkg here: tests see every program of this machine", flush=True)
+        print("penstock: no dpkg: tests see all programs of this machine", flush=True)
         yield dict(environment)
         return
     with tempfile.TemporaryDirectory(prefix="penstock-programs-") as folder:
@@ -54,9 +54,7 @@ def restricted(programs: Mapping[str, str], environment: Mapping[str, str]) -> I
 
 
 def visible(programs: Mapping[str, str], search: str) -> dict[str, Path]:
-    """Every program that tests see by its name: what the packages bring, and each that is named itself,
-    wherever it came from.
-    """
+    """The visible programs by name: those of the packages, and `programs` themselves."""
     known = installed()
     chosen = closure(known, [*programs.values(), *owners(programs, search)])
     found = programs_of(files(chosen))
@@ -68,14 +66,14 @@ def visible(programs: Mapping[str, str], search: str) -> dict[str, Path]:
 
 
 def installed() -> dict[str, Package]:
-    """All installed packages by name."""
+    """Installed packages by name."""
     lines = _dpkg_query("--show", f"--showformat={_FIELDS}").split("\n")
     rows = (line.split("\t") for line in lines if line.startswith("installed\t"))
     return {row[1]: parse(*row[1:]) for row in rows}
 
 
 def parse(name: str, essential: str, priority: str, provides: str, depends: str) -> Package:
-    """One line of dpkg-query's."""
+    """Parse a line of dpkg-query."""
     return Package(
         name=name,
         is_everywhere=essential == "yes" or priority == "required",
@@ -94,7 +92,7 @@ def _bare(word: str) -> str:
 
 
 def closure(known: Mapping[str, Package], roots: Iterable[str]) -> set[str]:
-    """Packages that are everywhere, `roots`, and what they depend on; of a choice, the first that is here."""
+    """Essential packages, `roots`, and their dependencies; of alternatives, the first that is installed."""
     providers = {name: package.name for package in known.values() for name in package.provides}
     waiting = [*roots, *(package.name for package in known.values() if package.is_everywhere)]
     chosen: set[str] = set()
@@ -110,14 +108,14 @@ def closure(known: Mapping[str, Package], roots: Iterable[str]) -> set[str]:
 
 
 def owners(programs: Iterable[str], search: str) -> list[str]:
-    """Packages that brought these programs here, under whatever name: a site may have its own kubectl."""
+    """The packages that own these programs: a site may have its own kubectl package."""
     paths = [path for name in programs if (path := shutil.which(name, path=search))]
     lines = _dpkg_query("--search", *paths, check=False).split("\n")
     return [_bare(line.rpartition(": ")[0]) for line in lines if ": " in line]
 
 
 def files(packages: Iterable[str]) -> set[Path]:
-    """What the packages consist of, by true names: /bin may be a link to /usr/bin."""
+    """The packages' programs by resolved path: /bin may be a link to /usr/bin."""
     listed = _dpkg_query("--listfiles", *sorted(packages), check=False).split("\n")
     folders: dict[str, Path] = {}
     found = set()
@@ -129,7 +127,7 @@ def files(packages: Iterable[str]) -> set[Path]:
 
 
 def programs_of(owned: set[Path]) -> dict[str, Path]:
-    """Programs by name that are among these files or lead to one, as awk does to mawk."""
+    """Programs by name that are among these files or link to one, as awk links to mawk."""
     found: dict[str, Path] = {}
     for place in dict.fromkeys(place.resolve() for place in PLACES):
         for path in sorted(place.iterdir()) if place.is_dir() else ():

@@ -1,4 +1,4 @@
-"""Write docs/compatibility.md from the option table; with --check, only say whether it is up to date."""
+"""Writes docs/compatibility.md from the option table; with --check, only checks that it is up to date."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 
 
 def main() -> int:
-    """0 when the page is (now) right, 1 when --check finds it out of date."""
+    """Returns 1 if --check finds the page out of date."""
     text = compatibility.render()
     if "--check" in sys.argv[1:]:
         current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""

@@ -1,5 +1,5 @@
-"""Writes docs/reference/ from the schema of the site file and the kinds of reasons; a test fails when that
-was forgotten.
+"""Writes docs/reference/ from the site file's schema and the kinds of reasons; a test checks that it is
+current.
 
 usage: make_reference.py
 """
@@ -14,10 +14,10 @@ from penstock.site import reference
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 REASONS = """# Reasons
 
-Why a job does not start yet, and how it ended. Programs go by the kind, which stays; the words are for people
-and may change. Kinds are in `penstock jobs|show --format json` ([JSON](json.md)), in `job_summary.json` and
-as label `kind` of the metrics `penstock_refused_total` and `penstock_ended_total`. This page is made from
-`src/penstock/model/reasons.py` by `scripts/make_reference.py`.
+Why a job does not start yet, and how it ended. Programs should use the kind, which is stable; the text is for
+people and may change. Kinds are in `penstock jobs|show --format json` ([JSON](json.md)), in
+`job_summary.json` and as label `kind` of the metrics `penstock_refused_total` and `penstock_ended_total`.
+This page is made from `src/penstock/model/reasons.py` by `scripts/make_reference.py`.
 
 ## Refusals: the job goes back to the queue
 
@@ -34,7 +34,6 @@ as label `kind` of the metrics `penstock_refused_total` and `penstock_ended_tota
 
 
 def reasons() -> str:
-    """The page of kinds."""
     refusals, outcomes = (
         "\n".join(f"| `{kind}` | {meaning} | {last} |" for kind, (meaning, last) in table.items())
         for table in (REFUSALS, OUTCOMES)

@@ -1,9 +1,8 @@
 """Runs the end-to-end tests on every release of Slurm with the dev cluster, and on every Kubernetes with the
-machine's own Slurm.
+installed Slurm.
 
-Each cell is a test run of its own, with a log in .matrix/; a table says at the end what was run and how it
-went. A cell that cannot run here is skipped with what is missing; the exit code tells whether one has
-failed.
+Each cell is a separate test run with a log in .matrix/; a table at the end shows the results. A cell that
+cannot run here is skipped with the reason; the exit code tells whether one has failed.
 
 usage: python -m scripts.matrix [CELL …]        such as slurm-24.11 or kubernetes-1.35; all without one
 """
@@ -40,7 +39,7 @@ PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One line of the table."""
+    """A line of the table."""
 
     cell: str
     result: str
@@ -52,7 +51,7 @@ def main(arguments: list[str]) -> None:
     rights.become_root("scripts.matrix", arguments, why="the end-to-end tests need root")
     unknown = sorted(set(arguments) - set(CELLS))
     if unknown:
-        sys.exit(f"penstock: no such cell: {', '.join(unknown)}; there are {', '.join(CELLS)}")
+        sys.exit(f"penstock: unknown cell: {', '.join(unknown)}; cells are {', '.join(CELLS)}")
     LOGS.mkdir(exist_ok=True)
     outcomes = [run_cell(cell) for cell in arguments or CELLS]
     show(outcomes)
@@ -60,18 +59,18 @@ def main(arguments: list[str]) -> None:
 
 
 def run_cell(cell: str) -> Outcome:
-    """Prepare the cell and run its tests, or say why that cannot be done here."""
+    """Prepare the cell and run its tests, or skip it with the reason."""
     began = time.monotonic()
     reason = missing(cell)
     if reason:
         return Outcome(cell, SKIPPED, reason, 0.0)
-    print(f"penstock: {cell} runs, its output is in {LOGS / cell}.log", flush=True)
+    print(f"penstock: {cell} runs, with its output in {LOGS / cell}.log", flush=True)
     result, remark = run_tests(cell)
     return Outcome(cell, result, remark, time.monotonic() - began)
 
 
 def missing(cell: str) -> str:
-    """What keeps the cell from running on this machine; nothing when nothing does. Fetches its Slurm."""
+    """Why the cell cannot run on this machine; empty if it can. Downloads its Slurm."""
     if cell.startswith(KUBERNETES):
         return "; ".join(requirements.missing(os.environ))
     reason = testing.missing()
@@ -86,7 +85,7 @@ def missing(cell: str) -> str:
 
 
 def run_tests(cell: str) -> tuple[str, str]:
-    """How the tests went, and how many did."""
+    """The result, and the number of tests by result."""
     report = LOGS / f"{cell}.xml"
     report.unlink(missing_ok=True)
     try:
@@ -100,13 +99,13 @@ def run_tests(cell: str) -> tuple[str, str]:
                 check=False,
             ).returncode
     except subprocess.TimeoutExpired:
-        return FAILED, f"not done after {CELL_SECONDS} s"
+        return FAILED, f"not finished after {CELL_SECONDS} s"
     remark = count(report) if report.exists() else f"exit code {code}, no tests run"
     return (PASSED if code == 0 and report.exists() else FAILED), remark
 
 
 def settings(cell: str) -> dict[str, str]:
-    """What tells the tests which versions to run on."""
+    """Variables that set the tests' versions."""
     if cell.startswith(SLURM):
         return {wellknown.ENV_TEST_SLURM: cell.removeprefix(SLURM), wellknown.ENV_TEST_KUBERNETES: "dev"}
     return {wellknown.ENV_TEST_KUBERNETES_VERSION: cell.removeprefix(KUBERNETES)}
@@ -120,7 +119,7 @@ def argv(cell: str) -> list[str]:
 
 def count(report: Path) -> str:
     """`63 passed, 2 skipped` from pytest's report."""
-    suite = ElementTree.parse(report).find("testsuite")  # noqa: S314  # written by our own pytest a moment ago
+    suite = ElementTree.parse(report).find("testsuite")  # noqa: S314  # written by our own pytest
     numbers = {name: int(suite.get(name, 0)) if suite is not None else 0 for name in ("tests", *_OTHERS)}
     passed = numbers.pop("tests") - sum(numbers.values())
     others = (f"{number} {name}" for name, number in numbers.items() if number)

@@ -1,7 +1,7 @@
-"""Writes the Go module that a minor version of Kubernetes is built from.
+"""Writes the Go module from which a minor version of Kubernetes is built.
 
-Kubernetes names its staging modules by paths inside its own repository; each is replaced by the published
-module of the same version. go.sum, which vouches for every later build, is made here once and reviewed like
+Kubernetes refers to its staging modules by paths in its own repository; each is replaced by the published
+module of the same version. go.sum, which verifies every later build, is made here once and reviewed like
 code.
 
 usage: pin_kubernetes.py VERSION        such as 1.35.4, into lab/kubernetes/v1.35
@@ -39,11 +39,11 @@ def main(arguments: list[str]) -> None:
 
 
 def go_mod(version: str, *, like: str, own: str) -> str:
-    """The module's file before tidying: etcd and Go as in `like`, staging modules as `own` names them."""
+    """The go.mod before `go mod tidy`: etcd and Go as in `like`, staging modules as in `own`."""
     minor = version.removeprefix("1.")
     etcd, go = ETCD.search(like), GO.search(like)
     if etcd is None or go is None:
-        sys.exit("kubernetes/go.mod names no etcd or no Go to take over")
+        sys.exit("kubernetes/go.mod has no etcd or no Go version")
     replaced = "".join(f"\t{name} => {name} v0.{minor}\n" for name in sorted(set(STAGING.findall(own))))
     return (
         f"module penstock/lab/kubernetes/v1.{minor.partition('.')[0]}\n\n{go[0]}\n\n"
@@ -58,7 +58,7 @@ def own_go_mod(version: str) -> str:
 
 
 def run(argv: list[str], folder: Path) -> str:
-    """Go, with checksums looked up nowhere: go.sum is what is made here."""
+    """Run Go without the checksum database: go.sum is made here."""
     environment = os.environ | {"GONOSUMDB": "*", "GOFLAGS": "-mod=mod"}
     result = subprocess.run(
         argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False

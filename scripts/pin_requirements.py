@@ -1,4 +1,4 @@
-"""Writes requirements/*.txt from *.in: exact versions with hashes, and no word about where they came from."""
+"""Writes requirements/*.txt from *.in: exact versions with hashes, without the index's address."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs pytest, and runs each test that failed once more, alone.
+"""Runs pytest, then reruns each failed test once, alone.
 
-One unlucky test among thousands must not decide. A test that passes alone is named with what it said the
-first time, and the run is green; it still shows a race, in Penstock or in the test, for somebody to mend. A
-test that fails twice is red, and so are failures too many to be bad luck.
+One flaky test among thousands must not fail the run. A test that passes alone is listed with its first
+output, and the run is green; it still shows a race to be fixed, in Penstock or in the test. A test that fails
+twice fails the run, and so do too many failures.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from scripts import failures
 
 ROOT = Path(__file__).resolve().parent.parent
 AT_MOST = 12
-"""Failures that are run again; more than that are no bad luck."""
+"""Maximum of failures to rerun."""
 AGAIN_SECONDS = 900.0
-"""For one test alone, with the start and the end of a lab of its own."""
+"""For one test, including the start and the end of its lab."""
 TIDY_SECONDS = 120.0
-"""For taking a lab down when that time is over."""
+"""For taking a lab down after that timeout."""
 STRICT = "--strict"
 TESTS_FAILED = 1
-"""pytest's exit code; the others say that it did not come to its end."""
+"""pytest's exit code; others mean that it did not finish."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A test, by its whole path and by its usual name, with all that it said."""
+    """A failed test: full path, node id and output."""
 
     test: str
     name: str
@@ -43,28 +43,28 @@ class Failure:
 
 
 def is_strict(arguments: Sequence[str]) -> bool:
-    """Whether whoever called wants no test run again."""
+    """Whether reruns are disabled."""
     return STRICT in arguments or os.environ.get("STRICT", "") not in ("", "0")
 
 
 def run(arguments: Sequence[str], *, environment: Mapping[str, str], strict: bool = False) -> int:
-    """pytest's exit code, or 0 when all that failed passed alone. `arguments` are for the first time only."""
+    """pytest's exit code, or 0 if all failures pass alone. `arguments` are for the first run only."""
     code, failed = once(arguments, environment)
     if code != TESTS_FAILED or strict or not failed:
         return code
     reason = why_not_again(failed)
     if reason:
-        heading(f"failed; nothing is run again: {reason}")
+        heading(f"failed; no rerun: {reason}")
         return code
     again = [each for each in failed if not passes_alone(each, environment)]
     tell("passed only when run again", [each for each in failed if each not in again])
     tell("failed twice", again)
-    heading(f"{'FAILED' if again else 'passed'}: of {len(failed)} run again, {len(again)} failed twice")
+    heading(f"{'FAILED' if again else 'passed'}: of {len(failed)} rerun, {len(again)} failed twice")
     return code if again else 0
 
 
 def why_not_again(failed: Sequence[Failure]) -> str:
-    """What speaks against bad luck; nothing when nothing does."""
+    """Why the failures are not rerun; empty if they are."""
     if not all(each.is_a_test for each in failed):
         return "a test file cannot be collected"
     return f"{len(failed)} failures, at most {AT_MOST} are" if len(failed) > AT_MOST else ""
@@ -73,7 +73,7 @@ def why_not_again(failed: Sequence[Failure]) -> str:
 def once(
     arguments: Sequence[str], environment: Mapping[str, str], *, seconds: float | None = None
 ) -> tuple[int, list[Failure]]:
-    """The exit code and what failed, each test once."""
+    """The exit code and the failed tests."""
     with tempfile.TemporaryDirectory(prefix="penstock-failures-") as folder:
         notes = Path(folder) / "failures"
         argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", failures.__name__, *arguments]
@@ -82,7 +82,7 @@ def once(
 
 
 def read(notes: Path) -> Iterator[Failure]:
-    """Failures in their order; a test that failed and whose fixtures failed, too, has said both."""
+    """Failures in order; a test's own failure and those of its fixtures are joined."""
     lines = notes.read_text(encoding="utf-8").split("\n") if notes.exists() else []
     found: dict[str, list[dict[str, str]]] = {}
     for line in filter(None, lines):
@@ -98,19 +98,19 @@ def read(notes: Path) -> Iterator[Failure]:
 
 
 def passes_alone(failure: Failure, environment: Mapping[str, str]) -> bool:
-    """In a process of its own, hence in a fresh lab where it uses one."""
+    """Rerun in a new process, hence with a new lab if it uses one."""
     heading(f"again, alone: {failure.name}")
     code, _ = once([failure.test], environment, seconds=AGAIN_SECONDS)
     return code == 0
 
 
 def wait(argv: Sequence[str], environment: Mapping[str, str], seconds: float | None) -> int:
-    """The exit code of a program that hears our signals, too; we end with 128 and the signal after one."""
+    """The exit code of a program that also gets our signals; after one we exit with 128 plus its number."""
     told: list[int] = []
 
     def hear(number: int, _: FrameType | None) -> None:
         told.append(number)
-        if number != signal.SIGINT:  # which a terminal sends to both of us
+        if number != signal.SIGINT:  # a terminal sends it to both
             process.send_signal(number)
 
     process = subprocess.Popen(argv, env=dict(environment), cwd=ROOT)
@@ -131,7 +131,7 @@ def wait(argv: Sequence[str], environment: Mapping[str, str], seconds: float | N
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> int:
-    """End tests that take too long, their labs with them; never a success."""
+    """Stop tests that take too long, with their labs; never returns success."""
     process.send_signal(signal.SIGINT)
     try:
         return process.wait(TIDY_SECONDS) or TESTS_FAILED

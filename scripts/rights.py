@@ -1,4 +1,4 @@
-"""Becoming root through sudo, with what root must know of the caller's environment."""
+"""Becomes root through sudo, with the caller's relevant variables."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ KEPT = (
     "PENSTOCK_TEST_STORM",
     "STRICT",
 )
-"""Without them other tests would run than were asked for."""
+"""They select the tests to run."""
 
 
 def become_root(module: str, arguments: list[str], *, why: str) -> None:
-    """This process goes on as root, if sudo lets it; where there is no sudo, as it is."""
+    """Re-execute this process as root through sudo; without sudo, continue as it is."""
     if os.geteuid() != 0 and shutil.which("sudo"):
         print(f"penstock: {why}: asking sudo", flush=True)
         argv = ["sudo", f"--preserve-env={','.join(KEPT)}", sys.executable, "-m", module, *arguments]
-        os.execvp(argv[0], argv)  # noqa: S606  # an argv list; this process becomes the one with the rights
+        os.execvp(argv[0], argv)  # noqa: S606  # an argv list; replaces this process

@@ -1,7 +1,7 @@
-"""Runs pytest as root, through sudo if need be: end-to-end tests start daemons under several users.
+"""Runs pytest as root, through sudo if necessary: end-to-end tests start daemons as several users.
 
-Tests see the programs that `make test` installs and no others (scripts/fence.py). Tests that fail are run
-again alone (scripts/reruns.py), unless --strict is given or STRICT is set.
+Tests see only the programs that `make test` installs (scripts/fence.py). Failed tests are rerun alone
+(scripts/reruns.py), unless --strict is given or STRICT is set.
 
 usage: python -m scripts.run_tests [--strict] [PYTEST-ARGUMENT …]
 """
@@ -13,7 +13,7 @@ import sys
 
 from scripts import bootstrap, fence, reruns, rights
 
-# End-to-end tests mostly wait: three workers on two cores, each with a lab of its own, a file never split.
+# End-to-end tests mostly wait: three workers on two cores, each with its own lab; files are not split.
 WORKERS = ("--numprocesses=3", "--dist=loadfile")
 
 

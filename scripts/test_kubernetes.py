@@ -1,9 +1,9 @@
 """Runs the end-to-end and conformance tests on a real Kubernetes that is built and started on this machine.
 
-Where something is missing it says exactly what, runs nothing and succeeds: nobody needs Go or containerd to
-work on Penstock, but nobody should believe either that these tests have run.
+If something is missing, it lists it, runs nothing and succeeds: Go and containerd are not needed to work on
+Penstock, but the skip must be visible.
 
-Tests that fail are run again alone (scripts/reruns.py), unless --strict is given or STRICT is set.
+Failed tests are rerun alone (scripts/reruns.py), unless --strict is given or STRICT is set.
 
 usage: python -m scripts.test_kubernetes [--smoke] [--strict] [PYTEST-OPTION …] [TEST …]
 """
@@ -25,27 +25,26 @@ from penstock_lab.kubernetes import builds, inotify, requirements
 
 TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests/e2e/test_compiler_oracle.py"]
-"""About the lab and the compiler, the same with every cluster: `make test` runs them, and once is enough.
-What a real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
+"""Tests of the lab and the compiler, independent of the cluster: `make test` runs them.
+What a real cluster may leave behind is tested in tests/conformance/test_lifecycle.py."""
 FEWEST, MOST = 3, 8
-"""Workers, each in a cluster of its own. Tests mostly wait, so that two cores have enough for three."""
+"""Workers, each with its own cluster. Tests mostly wait, so two cores suffice for three."""
 WORKER_KB = 2_000_000
-"""Of memory: a cluster takes 1.2 GB, and tests make others in turn."""
+"""Memory per worker: a cluster takes 1.2 GB, and tests make others one at a time."""
 MEMORY = Path("/proc/meminfo")
 SMOKE = "--smoke"
 PROGRAMS = bootstrap.PROGRAMS | bootstrap.TEST_PROGRAMS | bootstrap.K8S_PROGRAMS | {"go": "golang-go"}
-"""What tests see: what `make test-k8s` installs, and the Go that the programs' cache is named after."""
+"""Visible to tests: what `make test-k8s` installs, and Go, whose version is part of the cache's name."""
 
 
 def skip_if_impossible() -> None:
-    """Say what is missing, all of it, and end well."""
+    """List everything that is missing and exit with 0."""
     found = requirements.missing(os.environ)
     if found:
         skip(found)
 
 
 def skip(reasons: list[str]) -> NoReturn:
-    """Never in silence."""
     print("penstock: the tests on a real Kubernetes are SKIPPED; missing on this machine:")
     for line in reasons:
         print(f"  - {line}")
@@ -53,7 +52,7 @@ def skip(reasons: list[str]) -> NoReturn:
 
 
 def wanted() -> int:
-    """A worker for each core, as far as the memory goes."""
+    """A worker per core, limited by memory."""
     free = next(
         int(line.split()[1]) for line in MEMORY.read_text().split("\n") if line.startswith("MemAvailable:")
     )
@@ -61,25 +60,25 @@ def wanted() -> int:
 
 
 def workers(best: int) -> int:
-    """As many as the kernel's inotify instances allow; said when that is fewer than there should be."""
+    """As many as the kernel's inotify instances allow; prints a message if that is fewer than `best`."""
     free = inotify.limit() - inotify.used()
     possible = next((number for number in range(best, 1, -1) if instances(number) <= free), 1)
     if possible < best:
         print(
-            f"penstock: {free} of {inotify.limit()} inotify instances are free, {best} workers may take"
-            f" {instances(best)}: going on with {possible}. For all of them: {inotify.advice()}",
+            f"penstock: {free} of {inotify.limit()} inotify instances are free, {best} workers may need"
+            f" {instances(best)}: continuing with {possible}. To use all: {inotify.advice()}",
             flush=True,
         )
     return possible
 
 
 def instances(number: int) -> int:
-    """What that many workers take, each with its cluster, and one that tests make in turn (lab.testing)."""
+    """Instances for that many workers with a cluster each, and one more, which tests make one at a time."""
     return (number + 1) * inotify.needed(spec.DEFAULT_NODES)
 
 
 def chosen(arguments: list[str]) -> list[str]:
-    """Arguments for pytest: all tests, or those that are named; options go with either."""
+    """pytest's arguments: all tests or the named ones, with the options."""
     options = [word for word in arguments if word not in (SMOKE, reruns.STRICT)]
     if any(Path(word.partition("::")[0]).exists() for word in options):
         return options
@@ -90,7 +89,7 @@ def chosen(arguments: list[str]) -> list[str]:
 
 
 def build() -> None:
-    """The programs of Kubernetes, unless they are there; says why where they cannot be had."""
+    """Build Kubernetes unless it is cached; skip the tests if the modules cannot be downloaded."""
     version = os.environ.get(wellknown.ENV_TEST_KUBERNETES_VERSION) or builds.NEWEST
     try:
         builds.ensure(builds.VERSIONS[version], listener=progress.PlainLines(console.Console()))

@@ -3,7 +3,7 @@
     @pytest.mark.needs("containerd")
     @pytest.mark.needs("systemd-analyze", package="systemd")
 
-lets the test see the program where this machine has it, and skips it in words where it does not.
+makes the program visible to the test if this machine has it, and skips the test with a message otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tests of `make smoke-k8s`: every promise is touched once on a real Kubernetes, in a few minutes.
+"""The tests of `make smoke-k8s`: every promise is tested once on a real Kubernetes, in a few minutes.
 
 A promise that is new gets a line here. The whole suite is `make test-k8s`.
 """
@@ -6,7 +6,7 @@ A promise that is new gets a line here. The whole suite is `make test-k8s`.
 from __future__ import annotations
 
 WORKERS = 2
-"""Each starts a cluster of its own, which two cores have to share."""
+"""Each starts its own cluster, and two cores have to be enough."""
 PROMISES = {
     "an unmodified script runs with its arguments, environment and output": (
         "e2e/test_bridge.py::test_script_arguments_environment_and_output",
@@ -23,7 +23,7 @@ PROMISES = {
         "e2e/test_semantics_queue.py::test_dependencies",
         "e2e/test_semantics_queue.py::test_requeue_keeps_the_id_and_counts",
     ),
-    "pods are found by the number that sbatch printed": (
+    "pods are labelled with the job id that sbatch printed": (
         "e2e/test_pod_names.py::test_pods_are_found_by_the_jobs_number",
         "e2e/test_pod_names.py::test_a_jobs_output_is_in_the_log_of_the_pod_that_has_its_number",
     ),
@@ -32,30 +32,30 @@ PROMISES = {
     ),
     "a job without room in Kubernetes is not started": (
         "e2e/test_bridge.py::test_a_foreign_pod_makes_the_job_wait_with_the_reason",
-        "e2e/test_semantics_refused.py::test_room_that_was_promised_and_is_not_taken_yet",
+        "e2e/test_semantics_refused.py::test_reserved_room_is_not_given_away",
     ),
     "a node is free when its pods are gone, not before": (
         "e2e/test_semantics_booking.py::test_the_next_job_waits_for_a_pod_that_goes_slowly",
     ),
-    "a gang starts whole or not at all": (
+    "a gang starts completely or not at all": (
         "e2e/test_semantics_refused.py::test_a_kubelet_that_refuses_one_of_four",
     ),
-    "what policy, quota or the registry refuse fails in words": (
-        "e2e/test_semantics_refused.py::test_a_pod_that_policy_refuses_fails_the_job",
+    "refusals by policy, quota or registry fail the job with the reason": (
+        "e2e/test_semantics_refused.py::test_pod_refused_by_policy_fails_the_job",
         "e2e/test_gang.py::test_quota_fails_the_job_with_the_reason",
-        "e2e/test_semantics_failures.py::test_an_image_that_cannot_be_pulled",
-        "e2e/test_bridge.py::test_a_malformed_directive_is_named_by_its_line",
+        "e2e/test_semantics_failures.py::test_unpullable_image",
+        "e2e/test_bridge.py::test_malformed_directive_is_reported_with_its_line",
     ),
-    "an end that was not the script's is said in words": (
-        "e2e/test_semantics_endings.py::test_out_of_memory_is_said_in_words",
-        "e2e/test_semantics_failures.py::test_a_pod_deleted_by_hand",
+    "an end that the script did not cause has a reason": (
+        "e2e/test_semantics_endings.py::test_out_of_memory_has_the_reason",
+        "e2e/test_semantics_failures.py::test_pod_deleted_by_hand",
     ),
-    "output is whole, in shared folders and outside": (
+    "output is complete, in shared folders and outside": (
         "e2e/test_semantics_output.py::test_a_hundred_megabytes_arrive_whole",
         "e2e/test_semantics_output.py::test_the_containers_log_shows_the_output_too",
         "e2e/test_bridge.py::test_output_outside_the_nas_is_streamed_through_the_launcher",
     ),
-    "#K8S_ lines are obeyed": ("e2e/test_directives.py::test_workdir_and_environment",),
+    "#K8S_ lines take effect": ("e2e/test_directives.py::test_workdir_and_environment",),
     "an image comes from the site's registry": (
         "conformance/test_lifecycle.py::test_an_image_is_pulled_from_the_sites_registry",
     ),
@@ -63,32 +63,32 @@ PROMISES = {
         "e2e/test_bridge.py::test_an_unbridged_partition_is_plain_slurm",
     ),
     "a dropped file becomes one job of its owner's": (
-        "e2e/test_intake.py::test_a_dropped_script_runs_as_a_pod_through_the_labs_own_intake",
+        "e2e/test_intake.py::test_dropped_script_runs_as_a_pod",
     ),
-    "results come back to the NAS": ("e2e/test_results.py::test_array_tasks_have_folders_of_their_own",),
-    "penstockd holds no state": (
+    "results are written to the NAS": ("e2e/test_results.py::test_array_tasks_have_folders_of_their_own",),
+    "penstockd is stateless": (
         "e2e/test_bridge.py::test_killing_penstockd_changes_nothing_for_a_job[written-by-pod]",
         "e2e/test_bridge.py::test_killing_penstockd_changes_nothing_for_a_job[streamed]",
     ),
-    "outages and lies of the API end no job": (
-        "e2e/test_outages_api.py::test_an_empty_list_ends_no_job",
-        "e2e/test_outages_api.py::test_an_api_that_is_away",
-        "conformance/test_outages.py::test_a_job_outlives_the_death_of_a_part[kubelet]",
-        "conformance/test_outages.py::test_a_job_outlives_the_death_of_a_part[apiserver]",
+    "outages and false responses of the API end no job": (
+        "e2e/test_outages_api.py::test_empty_list_ends_no_job",
+        "e2e/test_outages_api.py::test_api_outage",
+        "conformance/test_outages.py::test_job_survives_the_death_of_a_component[kubelet]",
+        "conformance/test_outages.py::test_job_survives_the_death_of_a_component[apiserver]",
     ),
-    "no code of a user's runs outside a pod, and nobody sees another's": (
+    "user code runs in pods only, and jobs are private": (
         "e2e/test_attacks.py::test_no_step_runs_on_the_node",
         "e2e/test_attacks.py::test_another_user_cannot_read_output_secret_or_script",
-        "e2e/test_bridge.py::test_nobody_launches_for_another",
+        "e2e/test_bridge.py::test_users_cannot_launch_for_others",
         "conformance/test_security.py::test_a_user_sees_his_own_pods_and_nobody_elses",
     ),
     "penstockd has the rights that it needs and no others": (
         "conformance/test_rbac.py::test_penstockd_asks_for_what_it_may_and_uses_all_of_it",
     ),
-    "doubles and orphans are found": ("e2e/test_check.py::test_orphans_are_found_with_their_evidence",),
-    "both worlds are shown in one table, and the doctor finds a healthy site healthy": (
+    "double bookings and orphans are found": ("e2e/test_check.py::test_orphans_are_found",),
+    "Slurm and Kubernetes are shown in one table, and the doctor reports a healthy site as ok": (
         "e2e/test_seeing.py::test_a_running_job_is_shown_with_its_pods",
-        "e2e/test_doctor.py::test_a_healthy_lab_is_healthy",
+        "e2e/test_doctor.py::test_doctor_on_a_healthy_lab",
     ),
 }
 TESTS = [f"tests/{name}" for names in PROMISES.values() for name in names]

@@ -1,4 +1,4 @@
-"""A plain client of any Kubernetes API: answers come back whole, refusals included."""
+"""A plain client of any Kubernetes API: returns complete responses, including errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Client:
         accept: str = "application/json",
         **query: Any,
     ) -> Json:
-        """The decoded answer; a refusal is a Status with its code."""
+        """The decoded response; an error is a Status with its code."""
         content = msgspec.json.encode(body) if body is not None else None
         headers = {"content-type": kind, "accept": accept}
         answer = self.http.request(method, path, content=content, headers=headers, params=query)
@@ -88,7 +88,7 @@ class Client:
             yield answer
 
     def watch(self, plural: str, *, version: str, seconds: int, **query: Any) -> Iterator[Json]:
-        """Events until the server ends the watch; a refusal before the first one is an ERROR event, too."""
+        """Events until the server ends the watch; an error response also becomes an ERROR event."""
         params = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(seconds), **query}
         with self.http.stream("GET", self.path(plural), params=params, timeout=seconds + 20) as answer:
             if answer.status_code >= 400:
@@ -101,7 +101,7 @@ class Client:
     def until(
         self, ready: Callable[[Json], object], plural: str, name: str, *, patience: float = PATIENCE
     ) -> Json:
-        """Ask again until the object is as wanted; the last answer is in the failure."""
+        """Poll until the object is as wanted; the failure has the last response."""
         end = time.monotonic() + patience
         while True:
             found = self.get(plural, name)
@@ -121,7 +121,7 @@ class Client:
 
 
 def pod(name: str, *command: str, **spec: Any) -> Json:
-    """A pod as penstockd would make it: nobody schedules it until it is bound."""
+    """A pod as penstockd would create it: it stays unscheduled until it is bound."""
     container = {
         "name": "job",
         "image": IMAGE,

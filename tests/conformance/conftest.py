@@ -1,7 +1,7 @@
 """One cluster for all files here, which PENSTOCK_TEST_KUBERNETES chooses, and a namespace for each test.
 
-Whatever is asserted here the product leans on. Where the dev cluster and a real Kubernetes answer
-differently, the dev cluster is wrong.
+The product relies on everything that is asserted here. Where the dev cluster differs from a real Kubernetes,
+the dev cluster is wrong.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ NODE = "n1"
 
 @pytest.fixture(scope="session")
 def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
-    """Slurm is there too and minds its own business."""
+    """A lab; its Slurm is not used."""
     return shared_lab
 
 
 @pytest.fixture
 def api(lab: testing.RunningLab) -> Iterator[client.Client]:
-    """An administrator in a fresh namespace, which is removed with everything in it."""
+    """An administrator in a new namespace, which is removed afterwards."""
     with client.Client(lab.place.admin_kubeconfig, f"t-{uuid.uuid4().hex[:12]}") as found:
         path = f"/api/v1/namespaces/{found.namespace}"
         found.call("POST", "/api/v1/namespaces", {"metadata": {"name": found.namespace}})
@@ -40,8 +40,8 @@ def api(lab: testing.RunningLab) -> Iterator[client.Client]:
 
 
 def _wait_for_account(api: client.Client) -> None:
-    """Without one a real API server makes no pod, and a controller whose API server was killed a moment ago,
-    by the test before, may take half a minute to come back and make it.
+    """Wait for the namespace's service account, without which a real API server creates no pod. If the test
+    before has killed the API server, its controller may take half a minute to create it.
     """
     if testing.kubernetes() != spec.DEV:
         api.until(lambda found: found["kind"] == "ServiceAccount", "serviceaccounts", "default", patience=120)

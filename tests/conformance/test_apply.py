@@ -14,8 +14,8 @@ def quota(pods: str, **more: str) -> client.Json:
     }
 
 
-def test_applying_makes_the_object(api: client.Client) -> None:
-    """There was none, now there is, and another who wants the same is welcome."""
+def test_apply_creates_the_object(api: client.Client) -> None:
+    """Apply creates a missing object, and another manager may apply the same."""
     made = api.apply("resourcequotas", "q", quota("3"), manager="site")
     assert made["spec"]["hard"] == {"pods": "3"}
     again = api.apply("resourcequotas", "q", quota("3"), manager="admin")
@@ -35,14 +35,14 @@ def test_applying_the_same_again_changes_nothing(api: client.Client) -> None:
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_what_is_applied_no_more_goes(api: client.Client) -> None:
+def test_apply_removes_fields_no_longer_applied(api: client.Client) -> None:
     """A field that only we set is removed when we leave it out."""
     api.apply("resourcequotas", "q", quota("3", secrets="5"), manager="site")
     changed = api.apply("resourcequotas", "q", quota("3"), manager="site")
     assert changed["spec"]["hard"] == {"pods": "3"}
 
 
-def test_two_who_want_different_things_are_in_conflict(api: client.Client) -> None:
+def test_different_values_conflict(api: client.Client) -> None:
     """409 names the other; force takes the field over."""
     api.apply("resourcequotas", "q", quota("3"), manager="site")
     answer = api.apply("resourcequotas", "q", quota("4"), manager="admin")

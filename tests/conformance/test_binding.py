@@ -7,7 +7,7 @@ import time
 from tests.conformance import client
 
 
-def test_nobody_else_schedules_our_pods(api: client.Client) -> None:
+def test_unbound_pods_stay_pending(api: client.Client) -> None:
     """Unbound it stays Pending, on no node."""
     api.create("pods", client.pod("waiting"))
     time.sleep(1.5)
@@ -27,22 +27,22 @@ def test_a_bound_pod_runs_on_its_node(api: client.Client, node: str) -> None:
     assert conditions["PodScheduled"] == "True"
 
 
-def test_a_pod_is_bound_once(api: client.Client, node: str) -> None:
-    """The second time is a conflict, even to the same node."""
+def test_second_binding_is_a_conflict(api: client.Client, node: str) -> None:
+    """Also to the same node."""
     api.create("pods", client.shell("twice", "sleep 1"))
     api.bind("twice", node)
     answer = api.bind("twice", node)
     assert (answer["code"], answer["reason"]) == (409, "Conflict")
 
 
-def test_binding_what_is_not_there_is_not_found(api: client.Client, node: str) -> None:
+def test_binding_a_missing_pod_is_not_found(api: client.Client, node: str) -> None:
     """404 names the pod."""
     answer = api.bind("nobody", node)
     assert (answer["code"], answer["reason"]) == (404, "NotFound")
 
 
-def test_a_secret_made_after_the_pod_is_in_time(api: client.Client, node: str) -> None:
-    """A pod may name a Secret that comes before its binding: the order in which we make a gang."""
+def test_secret_may_be_created_before_the_binding(api: client.Client, node: str) -> None:
+    """A pod may name a Secret that is created before its binding: the order in which we create a gang."""
     volume = {"name": "v", "secret": {"secretName": "late", "defaultMode": 0o444}}
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": True}]}
     user = {"runAsUser": 1234, "runAsGroup": 1234}

@@ -38,7 +38,7 @@ def test_a_quiet_watch_gets_a_bookmark(api: client.Client) -> None:
     assert (seen["type"], seen["object"]["metadata"]["name"]) == ("ADDED", "new")
 
 
-def test_a_bookmark_is_an_object_without_content(api: client.Client) -> None:
+def test_bookmark_objects_are_empty(api: client.Client) -> None:
     """Its kind is right, its name missing, and its containers are null and not an empty list."""
     found = bookmark(api)["object"]
     assert (found["kind"], found["apiVersion"]) == ("Pod", "v1")
@@ -46,8 +46,8 @@ def test_a_bookmark_is_an_object_without_content(api: client.Client) -> None:
     assert found["spec"] == {"containers": None}
 
 
-def test_our_reflector_takes_a_bookmark(api: client.Client) -> None:
-    """The picture is left alone and the version moves on."""
+def test_reflector_accepts_bookmarks(api: client.Client) -> None:
+    """The cache is unchanged and the version moves on."""
     event = bookmark(api)
     reflector: reflectors.Reflector[types.Pod] = reflectors.Reflector(
         Nobody(), kinds.PODS, types.Pod, time=clock.SystemClock()
@@ -70,8 +70,8 @@ class Nobody:
         raise AssertionError(f"{kind} was watched")
 
 
-def test_no_bookmarks_unless_asked_for(api: client.Client) -> None:
-    """Who does not ask is not sent any."""
+def test_bookmarks_are_opt_in(api: client.Client) -> None:
+    """A watch without allowWatchBookmarks gets none."""
     version = api.get("pods")["metadata"]["resourceVersion"]
     api.create("pods", client.pod("before"))
     assert [event["type"] for event in api.watch("pods", version=version, seconds=7)] == ["ADDED"]

@@ -73,7 +73,9 @@ async def test_a_strategic_patch_knows_the_elements_of_a_list(
     assert sorted(ours) == ["example.org/one", "example.org/two"]
 
 
-async def test_what_is_not_there_cannot_be_patched(kube: kube_client.KubeClient, api: client.Client) -> None:
+async def test_patching_a_missing_object_is_not_found(
+    kube: kube_client.KubeClient, api: client.Client
+) -> None:
     """KubeNotFound, as with every verb."""
     with pytest.raises(errors.KubeNotFound):
         await kube.patch(CONFIG_MAPS, {"data": {}}, namespace=api.namespace, name="none")
@@ -82,10 +84,8 @@ async def test_what_is_not_there_cannot_be_patched(kube: kube_client.KubeClient,
 # -- server-side apply -----------------------------------------------------------------------------------
 
 
-async def test_two_managers_are_in_conflict_until_one_takes_over(
-    kube: kube_client.KubeClient, api: client.Client
-) -> None:
-    """KubeConflict has the API's words, which name the other; force makes the field ours."""
+async def test_apply_conflict_until_forced(kube: kube_client.KubeClient, api: client.Client) -> None:
+    """KubeConflict has the API's message, which names the other; force makes the field ours."""
     space = api.namespace
     await kube.apply(CONFIG_MAPS, config(a="1"), manager="site", namespace=space)
     with pytest.raises(errors.KubeConflict, match='conflict with "site"') as refusal:
@@ -97,8 +97,8 @@ async def test_two_managers_are_in_conflict_until_one_takes_over(
         await kube.apply(CONFIG_MAPS, config(a="1"), manager="site", namespace=space)
 
 
-async def test_a_dry_run_makes_nothing(kube: kube_client.KubeClient, api: client.Client) -> None:
-    """The answer is the object as it would be."""
+async def test_dry_run_creates_nothing(kube: kube_client.KubeClient, api: client.Client) -> None:
+    """The response is the object as it would be."""
     space = api.namespace
     shown = await kube.apply(CONFIG_MAPS, config(a="1"), manager="site", namespace=space, dry_run=True)
     assert decoded(shown)["data"] == {"a": "1"}

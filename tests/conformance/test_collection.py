@@ -10,8 +10,8 @@ def secret(name: str, *, owner: str, uid: str) -> client.Json:
     return {"metadata": {"name": name, "ownerReferences": [reference]}, "stringData": {"word": "hello"}}
 
 
-def test_a_secret_goes_with_its_pod(api: client.Client) -> None:
-    """Nobody but the cluster deletes it."""
+def test_secret_is_collected_with_its_pod(api: client.Client) -> None:
+    """Only the cluster deletes it."""
     owner = api.create("pods", client.pod("owner"))
     api.create("secrets", secret("belonging", owner="owner", uid=owner["metadata"]["uid"]))
     api.create("secrets", {"metadata": {"name": "free"}})
@@ -21,15 +21,15 @@ def test_a_secret_goes_with_its_pod(api: client.Client) -> None:
     assert api.get("secrets", "free")["kind"] == "Secret"
 
 
-def test_a_secret_of_a_pod_that_never_was_goes_too(api: client.Client) -> None:
-    """A reference to another uid is a reference to nobody, although there is a pod of that name."""
+def test_secret_with_unknown_owner_is_collected(api: client.Client) -> None:
+    """The owner's uid counts, although there is a pod of that name."""
     api.create("pods", client.pod("owner"))
     api.create("secrets", secret("stale", owner="owner", uid="00000000-0000-4000-8000-000000000000"))
     api.gone("secrets", "stale")
     assert api.get("pods", "owner")["kind"] == "Pod"
 
 
-def test_a_namespace_takes_everything_with_it(api: client.Client) -> None:
+def test_namespace_deletion_removes_content(api: client.Client) -> None:
     """Terminating first, then gone."""
     name = f"{api.namespace}-b"
     api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})

@@ -21,8 +21,8 @@ def running(api: client.Client, node: str, name: str, script: str) -> client.Jso
     return found
 
 
-def test_a_pod_that_nobody_runs_goes_at_once(api: client.Client) -> None:
-    """Unbound, there is no node to ask."""
+def test_unbound_pod_is_deleted_immediately(api: client.Client) -> None:
+    """No node has to confirm."""
     api.create("pods", client.pod("unbound"))
     api.delete("pods", "unbound")
     assert api.get("pods", "unbound")["code"] == 404
@@ -43,8 +43,8 @@ def test_a_running_pod_stays_until_its_process_has_ended(api: client.Client, nod
     assert client.terminated(told[-1]["object"])["exitCode"] == 3
 
 
-def test_patience_ends_with_the_grace_period(api: client.Client, node: str) -> None:
-    """Who ignores SIGTERM is killed, not before and not long after."""
+def test_sigkill_after_grace_period(api: client.Client, node: str) -> None:
+    """A process that ignores SIGTERM is killed, not before and not long after."""
     running(api, node, "stubborn", STUBBORN)
     began = time.monotonic()
     api.delete("pods", "stubborn", {"gracePeriodSeconds": 2})
@@ -52,8 +52,8 @@ def test_patience_ends_with_the_grace_period(api: client.Client, node: str) -> N
     assert 1.5 <= time.monotonic() - began < 25  # where nothing is said it would be 30
 
 
-def test_only_the_very_object_is_deleted(api: client.Client) -> None:
-    """Another uid is a conflict, and the pod is unharmed."""
+def test_deletion_with_another_uid_is_a_conflict(api: client.Client) -> None:
+    """The pod is unharmed."""
     api.create("pods", client.pod("namesake"))
     answer = api.delete(
         "pods", "namesake", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}
@@ -62,7 +62,7 @@ def test_only_the_very_object_is_deleted(api: client.Client) -> None:
     assert api.get("pods", "namesake")["kind"] == "Pod"
 
 
-def test_deleting_what_is_not_there_is_not_found(api: client.Client) -> None:
+def test_deleting_a_missing_object_is_not_found(api: client.Client) -> None:
     """404, with the reason."""
     answer = api.delete("pods", "nobody")
     assert (answer["code"], answer["reason"]) == (404, "NotFound")

@@ -16,7 +16,7 @@ from tests.conformance import client
         ("kill -TERM 1; exit 4", "Failed", 4, "Error"),
     ],
 )
-def test_an_end_is_told_by_code_and_reason(
+def test_exit_code_and_reason(
     api: client.Client, node: str, script: str, phase: str, code: int, reason: str
 ) -> None:
     """The code is the first process's own, which ignores signals that it does not handle."""
@@ -28,7 +28,7 @@ def test_an_end_is_told_by_code_and_reason(
     assert end["startedAt"] <= end["finishedAt"]
 
 
-def test_too_much_memory_is_an_end_of_its_own(api: client.Client, node: str) -> None:
+def test_oom_killed(api: client.Client, node: str) -> None:
     """OOMKilled, 137."""
     limits = {"resources": {"limits": {"memory": "48Mi"}}}
     script = "x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo ${#x}"
@@ -38,7 +38,7 @@ def test_too_much_memory_is_an_end_of_its_own(api: client.Client, node: str) -> 
     assert (end["reason"], end["exitCode"]) == ("OOMKilled", 137)
 
 
-def test_a_program_that_the_image_lacks(api: client.Client, node: str) -> None:
+def test_missing_program(api: client.Client, node: str) -> None:
     """The container has not run, and its message names the program."""
     api.create("pods", client.pod("bare", "/bin/sh", "-c", "true", container={"image": "lab/pause:1"}))
     api.bind("bare", node)
@@ -47,8 +47,10 @@ def test_a_program_that_the_image_lacks(api: client.Client, node: str) -> None:
     assert 'exec: "/bin/sh": stat /bin/sh: no such file or directory' in end["message"]
 
 
-def test_every_container_is_told_of_the_api_server(api: client.Client, node: str) -> None:
-    """Eight variables, also without service links and without a token: whoever wants none unsets them."""
+def test_every_container_has_the_api_servers_variables(api: client.Client, node: str) -> None:
+    """Eight variables, also without service links and without a token; whoever does not want them unsets
+    them.
+    """
     script = "env | sed -n 's/^\\(KUBERNETES_[^=]*\\)=.*/\\1/p' | sort | tr '\\n' ' ' >/dev/termination-log"
     api.create("pods", client.shell("told", script, enableServiceLinks=False))
     api.bind("told", node)
@@ -61,7 +63,7 @@ def test_every_container_is_told_of_the_api_server(api: client.Client, node: str
     ]
 
 
-def test_of_long_last_words_the_end_is_kept(api: client.Client, node: str) -> None:
+def test_termination_message_keeps_the_end(api: client.Client, node: str) -> None:
     """4,096 bytes, counted from the end of the file."""
     api.create(
         "pods", client.shell("p", "{ head -c 9000 /dev/zero | tr '\\0' x; echo end; } >/dev/termination-log")
@@ -71,8 +73,8 @@ def test_of_long_last_words_the_end_is_kept(api: client.Client, node: str) -> No
     assert message == "x" * 4092 + "end\n"
 
 
-def test_a_pod_is_not_started_again(api: client.Client, node: str) -> None:
-    """restartPolicy Never means what it says."""
+def test_restart_policy_never(api: client.Client, node: str) -> None:
+    """An ended container is not restarted."""
     api.create("pods", client.shell("once", "exit 1"))
     api.bind("once", node)
     found = api.phase("once", "Failed")

@@ -28,25 +28,25 @@ def start(api: client.Client, node: str, script: str, **spec: object) -> None:
     api.phase("p", "Running", "Succeeded")
 
 
-async def test_a_command_that_dies_with_its_container(
+async def test_command_is_killed_with_its_container(
     lab: testing.RunningLab, api: client.Client, node: str
 ) -> None:
-    """All processes are killed with the first one: the command has failed with 137, whatever it has done."""
+    """All processes are killed with the first one: the command fails with 137."""
     start(api, node, WAITS)
     with pytest.raises(errors.KubeError, match=r"non-zero exit code.* 137$"):
         await run(lab, api, "kill -USR1 1; while :; do :; done")
     assert client.terminated(api.phase("p", "Failed"))["exitCode"] == 5
 
 
-async def test_a_container_that_has_ended(lab: testing.RunningLab, api: client.Client, node: str) -> None:
-    """A failure of the server: whoever asks may ask again, and learns of the end elsewhere."""
+async def test_exec_in_ended_container(lab: testing.RunningLab, api: client.Client, node: str) -> None:
+    """An error of the server: the client may retry, and learns of the end elsewhere."""
     start(api, node, "exit 0")
     api.phase("p", "Succeeded")
     with pytest.raises(errors.KubeUnavailable):
         await run(lab, api, "exit 0")
 
 
-async def test_a_command_is_of_the_containers_user(
+async def test_command_runs_as_the_containers_user(
     lab: testing.RunningLab, api: client.Client, node: str
 ) -> None:
     """With all its groups, too."""

@@ -21,8 +21,8 @@ def forget(lab: testing.RunningLab, api: client.Client) -> None:
     testing.lab_command(lab.place, "up")
 
 
-def test_a_watch_from_before_the_servers_memory_is_gone(lab: testing.RunningLab, api: client.Client) -> None:
-    """Whether as the answer itself or as an ERROR event: the code is 410 and the reason Expired."""
+def test_watch_from_expired_version_is_410(lab: testing.RunningLab, api: client.Client) -> None:
+    """Whether as the response itself or as an ERROR event: the code is 410 and the reason Expired."""
     version = api.create("pods", client.pod("p"))["metadata"]["resourceVersion"]
     api.create("pods", client.pod("q"))
     forget(lab, api)
@@ -47,7 +47,7 @@ def test_long_lists_come_in_pages_of_one_version(api: client.Client) -> None:
     assert names == [f"p{number}" for number in range(5)]
 
 
-def test_a_token_for_the_next_page_must_be_one(api: client.Client) -> None:
-    """Nonsense is refused as a bad request."""
+def test_invalid_continue_token_is_refused(api: client.Client) -> None:
+    """As a bad request."""
     answer = api.get("pods", limit=2, **{"continue": "nonsense"})
     assert (answer["kind"], answer["code"]) == ("Status", 400)

@@ -43,7 +43,7 @@ def traces(directory: Path, name: str) -> dict[str, list[str]]:
 
 @pytest.mark.usefixtures("_real_only")
 @pytest.mark.parametrize("violently", [False, True], ids=["in-order", "after-kill-9"])
-def test_nothing_is_left_of_a_cluster(violently: bool) -> None:
+def test_cluster_is_removed_completely(violently: bool) -> None:
     """With a job running in it: no process, container, mount, cgroup, interface or file stays."""
     forwarding = Path("/proc/sys/net/ipv4/ip_forward").read_text()
     with testing.temporary_lab("--nodes", "1") as lab:
@@ -94,8 +94,8 @@ def kubeconfig(lab: testing.RunningLab, tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("_real_only")
-def test_any_cluster_can_be_used_by_its_kubeconfig(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its nodes are Slurm's nodes, a job's output comes through the API, and its record is true."""
+def test_external_cluster_by_kubeconfig(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nodes are Slurm's nodes, a job's output comes through the API, and its record is right."""
     monkeypatch.setenv("PENSTOCK_TEST_KUBERNETES", str(kubeconfig))
     with testing.temporary_lab() as guest:
         assert guest.run(("sinfo", "-h", "-N", "-p", "cpu", "-o", "%N")).stdout.split() == NODES
@@ -108,8 +108,8 @@ def test_any_cluster_can_be_used_by_its_kubeconfig(kubeconfig: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("_real_only")
-def test_nodes_can_be_pretended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real control plane, two hundred nodes that are not there, jobs that end well all the same."""
+def test_kwok_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real control plane, two hundred simulated nodes, and jobs that succeed on them."""
     monkeypatch.setenv("PENSTOCK_TEST_KUBERNETES", spec.KWOK)
     with testing.temporary_lab("--nodes", "200") as lab:
         nodes = lab.run(("kubectl", "get", "nodes", "--no-headers")).stdout.splitlines()

@@ -60,8 +60,8 @@ def test_the_log_of_a_container_that_does_not_run_yet_is_a_bad_request(api: clie
     assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")
 
 
-def test_the_log_of_nobody_is_not_found(api: client.Client) -> None:
-    """404 tells that the pod itself is not there."""
+def test_log_of_a_missing_pod_is_not_found(api: client.Client) -> None:
+    """404: the pod itself does not exist."""
     assert api.log("nobody").status_code == 404
 
 
@@ -74,8 +74,8 @@ def test_the_container_can_be_named(api: client.Client, node: str) -> None:
     assert api.log("named", container="other").status_code == 400
 
 
-def test_a_large_log_begins_anew(api: client.Client, node: str) -> None:
-    """Kubelets look every ten seconds and put away what is over 10 MiB: no way for output to be whole."""
+def test_large_log_is_rotated(api: client.Client, node: str) -> None:
+    """Kubelets check every ten seconds and rotate at 10 MiB, so a log cannot deliver all output."""
     script = f"yes {'x' * 99} | head -n 120000; sleep 21; echo end; sleep 60"
     api.create("pods", client.shell("large", script))
     api.bind("large", node)

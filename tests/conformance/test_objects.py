@@ -37,8 +37,8 @@ def test_limits_are_requests_unless_said_otherwise(api: client.Client) -> None:
     assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
 
 
-def test_a_name_is_taken_once(api: client.Client) -> None:
-    """409 AlreadyExists: what we take for `it is there`."""
+def test_second_creation_already_exists(api: client.Client) -> None:
+    """409 AlreadyExists, which we treat as existing."""
     first = api.create("pods", client.pod("p"))
     answer = api.create("pods", client.pod("p"))
     assert (answer["code"], answer["reason"]) == (409, "AlreadyExists")
@@ -54,8 +54,8 @@ def test_a_namespace_can_be_used_as_soon_as_it_is_made(api: client.Client) -> No
     assert made["kind"] == "Pod"
 
 
-def test_what_we_leave_out_is_filled_in(api: client.Client) -> None:
-    """The defaults that matter to us, with the values that we count on."""
+def test_defaults_are_set(api: client.Client) -> None:
+    """The defaults that matter to us, with the values that we rely on."""
     spec = api.create("pods", client.pod("p"))["spec"]
     assert spec["serviceAccountName"] == "default"
     assert spec["dnsPolicy"] == "ClusterFirst"
@@ -64,7 +64,7 @@ def test_what_we_leave_out_is_filled_in(api: client.Client) -> None:
     assert container["terminationMessagePath"] == "/dev/termination-log"
 
 
-def test_no_token_where_none_is_wanted(api: client.Client, node: str) -> None:
+def test_no_token_without_automount(api: client.Client, node: str) -> None:
     """automountServiceAccountToken: false leaves the pod without any credential of the cluster."""
     made = api.create("pods", client.shell("p", "test ! -e /var/run/secrets/kubernetes.io"))
     assert "volumes" not in made["spec"]

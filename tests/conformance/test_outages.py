@@ -37,8 +37,8 @@ def pods_of(lab: testing.RunningLab, job_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("part", ["kubelet", "containerd", "apiserver", "etcd"])
-def test_a_job_outlives_the_death_of_a_part(lab: testing.RunningLab, part: str) -> None:
-    """SIGKILL, a moment without it, `penstock lab up`: Slurm's record is the container's own."""
+def test_job_survives_the_death_of_a_component(lab: testing.RunningLab, part: str) -> None:
+    """SIGKILL, a pause, `penstock lab up`: Slurm's record is the container's own."""
     if testing.kubernetes() != spec.REAL:
         pytest.skip("the dev cluster is one process, and its pods go with it")
     output = lab.home / f"outlives-{part}.out"

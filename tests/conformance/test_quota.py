@@ -15,7 +15,7 @@ def asking(name: str, cpu: str) -> client.Json:
     return client.pod(name, container={"resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}})
 
 
-def test_what_exceeds_a_quota_is_forbidden(api: client.Client) -> None:
+def test_exceeding_a_quota_is_forbidden(api: client.Client) -> None:
     """403, and the message has the quota's name and what was asked, used and allowed."""
     set_quota(api, {"requests.cpu": "1", "pods": "10"})
     assert api.create("pods", asking("fits", "600m"))["kind"] == "Pod"
@@ -34,8 +34,8 @@ def test_a_pod_that_says_nothing_of_what_is_limited_is_forbidden(api: client.Cli
     assert "must specify" in answer["message"]
 
 
-def test_room_comes_back_with_the_pods_end(api: client.Client) -> None:
-    """Deleted, a pod counts no more."""
+def test_deleted_pod_frees_quota(api: client.Client) -> None:
+    """A deleted pod no longer counts."""
     set_quota(api, {"pods": "1"})
     api.create("pods", client.pod("first"))
     assert api.create("pods", client.pod("second"))["code"] == 403

@@ -185,7 +185,7 @@ def test_without_a_right_its_request_is_forbidden(
 
 
 @pytest.mark.usefixtures("restored_role")
-def test_a_job_outlives_a_moment_without_rights(real: testing.RunningLab) -> None:
+def test_job_survives_temporary_loss_of_rights(real: testing.RunningLab) -> None:
     """An API server that has just started forbids everything: the launch waits, and nothing is lost."""
     log = variants.cluster_of(real.place, spec.load(real.place)).audit_log
     lab_api.cluster(real.place.admin_kubeconfig).apply(rbac.render_role(without=("pods", "create")))
@@ -210,9 +210,7 @@ def test_a_job_outlives_a_moment_without_rights(real: testing.RunningLab) -> Non
         ("GET", "/api/v1/namespaces/kube-system/serviceaccounts"),
     ],
 )
-def test_what_penstockd_has_no_business_with_is_forbidden(
-    real: testing.RunningLab, method: str, path: str
-) -> None:
-    """Not even by mistake."""
+def test_other_requests_of_penstockd_are_forbidden(real: testing.RunningLab, method: str, path: str) -> None:
+    """Whatever its role does not list."""
     with client.Client(real.place.penstockd_kubeconfig, "default") as found:
         assert found.call(method, path, {} if method == "POST" else None)["code"] == 403

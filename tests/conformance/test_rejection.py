@@ -15,10 +15,10 @@ from tests.conformance import client
         ("nvidia.com/gpu", "1000", "OutOfnvidia.com/gpu"),
     ],
 )
-def test_too_much_for_the_node(
+def test_pod_exceeding_the_node_is_rejected(
     api: client.Client, node: str, resource: str, amount: str, reason: str
 ) -> None:
-    """The pod never starts, and says of what there was too little."""
+    """The pod never starts, and its message names the missing resource."""
     resources = {"requests": {resource: amount}, "limits": {resource: amount}}
     api.create("pods", client.pod("big", container={"resources": resources}))
     api.bind("big", node)
@@ -28,8 +28,8 @@ def test_too_much_for_the_node(
     assert not found["status"].get("containerStatuses", [{}])[0].get("state", {}).get("running")
 
 
-def test_the_wrong_node(api: client.Client, node: str) -> None:
-    """A pod that may not be on this node is refused by it."""
+def test_pod_on_unsuitable_node_is_rejected(api: client.Client, node: str) -> None:
+    """A pod whose nodeSelector does not match is refused by the kubelet."""
     api.create("pods", client.pod("astray", nodeSelector={"kubernetes.io/hostname": "elsewhere"}))
     api.bind("astray", node)
     assert api.phase("astray", "Failed")["status"]["reason"] == "NodeAffinity"

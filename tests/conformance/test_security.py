@@ -65,10 +65,10 @@ def test_a_job_without_shared_folders_is_restricted(real: testing.RunningLab, ap
 
 
 @pytest.mark.parametrize("level", ["baseline", "restricted"])
-def test_nothing_but_the_host_path_is_objected_to(
+def test_only_host_path_violates_pod_security(
     real: testing.RunningLab, api: client.Client, level: str
 ) -> None:
-    """A shared folder of the host is more than either level allows, and all that they find."""
+    """A host path is the only violation at either level."""
     enforce(api, level)
     answer = api.create("pods", job_pod(api, real.user, mounts=(str(real.place.nas),)))
     assert answer["code"] == 403
@@ -142,8 +142,8 @@ def test_a_user_changes_nothing_past_slurm(real: testing.RunningLab, what: str) 
 
 
 @pytest.mark.parametrize("port", ["etcd_port", "kubelet"])
-def test_nobody_gets_in_by_the_back_door(real: testing.RunningLab, port: str) -> None:
-    """etcd and the kubelets listen on loopback and want a certificate or a token, whoever asks."""
+def test_etcd_and_kubelets_require_authentication(real: testing.RunningLab, port: str) -> None:
+    """They listen on loopback and require a certificate or a token."""
     lab = spec.load(real.place)
     number = lab.cluster_port if port == "etcd_port" else lab.cluster_port + 5
     path = "/v3/kv/range" if port == "etcd_port" else "/pods"

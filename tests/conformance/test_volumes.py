@@ -30,16 +30,16 @@ def mounting(name: str, script: str, shared: Path, sub_path: str, **spec: object
     return client.shell(name, script, volumes=volumes, container={"volumeMounts": [mount]}, **spec)
 
 
-def test_a_volume_that_nobody_mounts_is_not_looked_for(api: client.Client, node: str) -> None:
-    """So a volume is no way to ask whether a folder is there."""
+def test_unmounted_volume_is_not_checked(api: client.Client, node: str) -> None:
+    """So a volume cannot be used to check whether a folder exists."""
     volume = {"name": "unused", "hostPath": {"path": "/nonexistent", "type": "Directory"}}
     api.create("pods", client.shell("careless", "exit 3", volumes=[volume]))
     api.bind("careless", node)
     assert client.terminated(api.phase("careless", "Failed"))["exitCode"] == 3
 
 
-def test_a_missing_sub_path_is_made_as_root(api: client.Client, node: str, shared: Path) -> None:
-    """Whoever the pod runs as, with the mode of the volume: so somebody has to look before."""
+def test_missing_sub_path_is_created_by_root(api: client.Client, node: str, shared: Path) -> None:
+    """Whatever the pod's user, with the volume's mode: so the folder must be checked before."""
     user = {"runAsUser": 4711, "runAsGroup": 4711}
     api.create("pods", mounting("maker", "exit 3", shared, MISSING, securityContext=user))
     api.bind("maker", node)

@@ -8,8 +8,8 @@ import time
 from tests.conformance import client
 
 
-def test_a_watch_goes_on_where_the_list_ended(api: client.Client) -> None:
-    """Nothing that happened between the list and the watch is missed, nothing comes twice."""
+def test_watch_continues_from_the_list(api: client.Client) -> None:
+    """Nothing between the list and the watch is missed or repeated."""
     api.create("pods", client.pod("before"))
     version = api.get("pods")["metadata"]["resourceVersion"]
     api.create("pods", client.pod("between"))
@@ -22,8 +22,8 @@ def test_a_watch_goes_on_where_the_list_ended(api: client.Client) -> None:
     assert seen == [("ADDED", "between"), ("DELETED", "before")]
 
 
-def test_a_watch_without_a_version_begins_with_all_there_is(api: client.Client) -> None:
-    """It is a second opinion for those who cannot hold a list against what they remember."""
+def test_watch_without_version_begins_with_all_objects(api: client.Client) -> None:
+    """The cross-check of the first list on a cold start."""
     for name in ("a", "b"):
         api.create("pods", client.pod(name))
     seen = [
@@ -43,16 +43,16 @@ def test_versions_rise_and_the_last_one_can_be_watched_from(api: client.Client) 
     assert next(event["object"]["metadata"]["name"] for event in again) == "two"
 
 
-def test_a_watch_ends_when_its_time_is_over(api: client.Client) -> None:
-    """The server closes the stream properly: an end is no error."""
+def test_watch_ends_at_its_timeout(api: client.Client) -> None:
+    """The server closes the stream properly, without an error."""
     version = api.get("pods")["metadata"]["resourceVersion"]
     began = time.monotonic()
     assert list(api.watch("pods", version=version, seconds=2)) == []
     assert 1 <= time.monotonic() - began < 20
 
 
-def test_events_come_while_they_happen(api: client.Client) -> None:
-    """A waiting watch hears of a new pod at once."""
+def test_events_arrive_immediately(api: client.Client) -> None:
+    """A waiting watch gets a new pod at once."""
     version = api.get("pods")["metadata"]["resourceVersion"]
     late = threading.Timer(0.5, lambda: api.create("pods", client.pod("late")))
     late.start()
@@ -74,8 +74,8 @@ def test_a_deletion_shows_the_object_as_it_was_last(api: client.Client) -> None:
     assert int(last["object"]["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
 
 
-def test_label_selectors_turn_changes_into_comings_and_goings(api: client.Client) -> None:
-    """An object that stops matching is DELETED for this watcher, although it is still there."""
+def test_label_selectors_turn_changes_into_added_and_deleted(api: client.Client) -> None:
+    """An object that stops matching is DELETED for this watcher, although it still exists."""
     made = api.create("pods", client.pod("p", labels={"colour": "red"}))
     patch = {"metadata": {"labels": {"colour": "blue"}}}
     api.call("PATCH", api.path("pods", "p"), patch, kind="application/merge-patch+json")

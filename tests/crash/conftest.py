@@ -1,4 +1,4 @@
-"""A lab whose crash points can be armed, a new one after a failure, and the matrix as a table at the end."""
+"""A lab with crash points, replaced after a failure, and the matrix as a table at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.fixture(scope="session", autouse=True)
 def _lab_possible() -> None:
-    """Skip everything here, with the reason, where no lab can be made."""
+    """Skip all tests, with the reason, if no lab can be made."""
     reason = testing.missing()
     if reason:
         pytest.skip(reason)
@@ -33,7 +33,7 @@ def _lab_possible() -> None:
 
 @dataclasses.dataclass
 class Workshop:
-    """One lab at a time, used by row after row: what a failed row leaves behind is nobody else's trouble."""
+    """One lab at a time, shared by the rows; after a failed row the next one gets a new lab."""
 
     lab: testing.RunningLab | None = None
     stack: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
@@ -58,7 +58,7 @@ class Workshop:
 
 @pytest.fixture(scope="session")
 def workshop(_lab_possible: None) -> Iterator[Workshop]:
-    """This process' own."""
+    """This process's lab."""
     made = Workshop()
     yield made
     made.close()
@@ -66,7 +66,7 @@ def workshop(_lab_possible: None) -> Iterator[Workshop]:
 
 @pytest.fixture
 def crash_lab(workshop: Workshop, request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
-    """The whole thing, with crash points; thrown away when the test has failed."""
+    """A complete lab with crash points; discarded if the test fails."""
     lab = workshop.open()
     yield lab
     if request.node.stash.get(FAILED, False):
@@ -75,7 +75,7 @@ def crash_lab(workshop: Workshop, request: pytest.FixtureRequest) -> Iterator[te
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Remember failures, and keep what penstockd said: its lab is about to go."""
+    """Record failures, and keep penstockd's log before its lab is removed."""
     report: pytest.TestReport = yield  # type: ignore[assignment]  # what a wrapper is sent is not typed
     if report.failed and report.when == "call":
         item.stash[FAILED] = True
@@ -87,14 +87,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Say at once why a row failed: the whole matrix takes its time."""
+    """Print at once why a row failed: the whole matrix takes long."""
     if report.failed and "tests/crash/" in report.nodeid:
         sys.stdout.write(f"\n{report.nodeid}: {report.longreprtext[-LAST_CHARACTERS:]}\n")
         sys.stdout.flush()
 
 
 def last_words(folder: Path, name: str) -> str:
-    """The end of that daemon's log."""
+    """The end of a daemon's log."""
     found = next(iter(sorted(folder.rglob(f"{name}*.log"))), None)
     lines = found.read_text(errors="replace").splitlines() if found else []
     return "\n".join(lines[-LAST_LINES:])
@@ -109,7 +109,7 @@ def outside() -> Iterator[Path]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line per crash: what was killed where, and how the job ended all the same."""
+    """One line per crash: the victim, the step, and how the job ended."""
     reports = [
         report
         for outcome in ("passed", "failed")

@@ -1,4 +1,4 @@
-"""What happens to the jobs of the crash matrix on their way, apart from somebody being killed."""
+"""Events in the lives of the crash matrix's jobs, other than kills."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e import breaking, labs, semantics
 Lab = testing.RunningLab
 GPU = wellknown.GPU_RESOURCE
 PATIENCE = ("seconds=270)", "seconds=3)")
-"""The Epilog's, as it is and as it is when a test cannot wait."""
+"""The Epilog's timeout, normal and short."""
 
 
 # -- what users and administrators do ------------------------------------------------------------------
@@ -45,7 +45,7 @@ def signal(lab: Lab, job: Job) -> None:
 
 
 def delete(lab: Lab, job: Job) -> None:
-    """Somebody deletes the pod."""
+    """Delete the pod."""
     job.begun()
     for pod in semantics.pods(lab, job.job_id):
         meta = pod["metadata"]
@@ -54,7 +54,7 @@ def delete(lab: Lab, job: Job) -> None:
 
 
 def evict(lab: Lab, job: Job) -> None:
-    """The cluster wants the node."""
+    """Evict the pod."""
     job.begun()
     (pod,) = semantics.pods(lab, job.job_id)
     meta = {name: pod["metadata"][name] for name in ("name", "namespace")}
@@ -69,7 +69,7 @@ def evict(lab: Lab, job: Job) -> None:
 
 
 def go(lab: Lab, job: Job) -> None:
-    """What the script waits for."""
+    """Create the file for which the script waits."""
     (job.folder / "go").touch()
 
 
@@ -77,7 +77,7 @@ def go(lab: Lab, job: Job) -> None:
 
 
 def crash_twice(lab: Lab, job: Job) -> None:
-    """penstockd is killed for the first time, and comes back to what it has to recover."""
+    """Kill and restart penstockd, so that it has to recover."""
     job.begun()
     labs.kill(lab.place, "penstockd")
     pool = futures.ThreadPoolExecutor(max_workers=1)
@@ -86,20 +86,20 @@ def crash_twice(lab: Lab, job: Job) -> None:
 
 
 def forget_the_user(lab: Lab) -> None:
-    """No namespace of the user's, and a penstockd that remembers none."""
+    """Delete the user's namespace, and restart penstockd so that it forgets it."""
     lab.run(("kubectl", "delete", "namespace", f"user-{lab.user}", "--ignore-not-found", "--wait=true"))
     labs.kill(lab.place, "penstockd")
     testing.lab_command(lab.place, "up")
 
 
 def closed_to_others(lab: Lab, job: Job) -> None:
-    """The namespace has all that it is to have."""
+    """The user's namespace is completely set up."""
     argv = ("kubectl", "get", "networkpolicies", "-n", f"user-{lab.user}", "-o", "name")
     assert lab.run(argv).stdout.strip()
 
 
 def leave_an_orphan(lab: Lab) -> None:
-    """A pod of a job that never was, on no node."""
+    """A pod of a job that never existed, on no node."""
     identity = jobs.JobIdentity(job_id=999999, restart=0, uid=0)
     labels = rendering.labels_of(identity, spec.load(lab.place).name)
     manifest = _foreign("orphan", labels, {"schedulerName": wellknown.SCHEDULER_NAME})
@@ -123,7 +123,7 @@ def _foreign(name: str, labels: dict[str, str], spec: dict[str, object]) -> str:
 
 
 def occupy(lab: Lab) -> None:
-    """Somebody else has three of the node's four GPUs."""
+    """A foreign pod has three of the node's four GPUs."""
     lab.run(("kubectl", "apply", "-f", "-"), stdin=_foreign("notebook", {}, {"nodeName": "n4"}))
 
 
@@ -132,7 +132,7 @@ def vacate(lab: Lab, job: Job) -> None:
 
 
 def refuse_pods(lab: Lab) -> None:
-    """A kubelet that takes no pods."""
+    """Make a kubelet reject pods."""
     _break(lab, "nodes/n4", {"reject": "OutOfcpu"})
 
 
@@ -143,13 +143,13 @@ def _break(lab: Lab, what: str, fault: dict[str, object]) -> None:
 
 
 def take_pods(lab: Lab, job: Job) -> None:
-    """Nothing is broken any more."""
+    """Clear all faults."""
     with breaking.DevCluster(lab):
         pass
 
 
 def drain(lab: Lab) -> None:
-    """As penstockd left it before it was restarted."""
+    """Drain a node as penstockd would have done before its restart."""
     reason = "penstock: pods of job 1 may still run here"
     lab.run(("scontrol", "update", "NodeName=n4", "State=DRAIN", f"Reason={reason}"))
 
@@ -164,7 +164,7 @@ def _swap(lab: Lab, old: str, new: str) -> None:
 
 
 def hold_the_pod(lab: Lab, job: Job) -> None:
-    """The job ends, and its pod does not go."""
+    """End the job while its pod stays Terminating."""
     job.begun()
     (pod,) = semantics.pods(lab, job.job_id)
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

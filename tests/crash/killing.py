@@ -23,7 +23,7 @@ GONE_SECONDS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Trap:
-    """The folder that arms crash points in a lab."""
+    """The folder with a lab's armed crash points."""
 
     lab: Lab
     folder: Path
@@ -37,12 +37,12 @@ class Trap:
         (self.folder / row.point).touch()
 
     def clear(self) -> None:
-        """Nothing is armed and nobody waits."""
+        """Disarm everything and release waiting processes."""
         for path in self.folder.iterdir():
             path.unlink(missing_ok=True)
 
     def wait(self, row: matrix.Row) -> None:
-        """Until somebody has reached the step, and stays there."""
+        """Wait until a process has reached the step."""
         mark = self._mark(row)
         semantics.wait_until(
             lambda: mark.exists() and (mark.read_text().endswith("\n") or row.inside_slurmctld),
@@ -51,7 +51,7 @@ class Trap:
         )
 
     def kill(self, row: matrix.Row, job_id: str) -> None:
-        """See the victim dead, and let whoever waits at the step go on."""
+        """Kill the victim, then release the process at the step."""
         if row.dies_there:
             end(int(self._mark(row).read_text()))
         else:
@@ -64,7 +64,7 @@ class Trap:
         return self.folder / f"{row.point}{points.SUFFIX}"
 
     def wait_until_written_down(self) -> None:
-        """slurmctld writes its state some seconds late: what it has not written, it forgets when killed."""
+        """slurmctld saves its state with some seconds of delay; a kill loses unsaved changes."""
         name = f"younger-{secrets.token_hex(8)}"
         options = ("--hold", "--partition=host", "--output=/dev/null", f"--job-name={name}")
         another = self.lab.sbatch("#!/bin/sh\ntrue\n", *options)
@@ -73,7 +73,7 @@ class Trap:
         self.lab.run(("scancel", another))
 
     def component(self, victim: str, job_id: str) -> str:
-        """The lab's name of a victim."""
+        """The victim's component name."""
         if victim == "slurmd":
             return f"slurmd-{self.lab.job(job_id)['BatchHost']}"
         if victim == "api":
@@ -81,15 +81,15 @@ class Trap:
         return victim
 
     def repair(self) -> None:
-        """Whatever is dead is started, whatever is not is left alone."""
+        """Restart dead components with `penstock lab up`."""
         if any(pid is None for pid in labs.pids(self.lab.place).values()):
             testing.lab_command(self.lab.place, "up")
 
 
 def end(pid: int) -> None:
-    """SIGKILL, and wait until there is no such process or only what its parent has not fetched yet.
+    """SIGKILL, and wait until the process is gone or a zombie.
 
-    Slurm may have been faster: it ends the hooks and the launcher of a job that is cancelled.
+    Slurm may have been faster: it kills the hooks and the launcher of a cancelled job.
     """
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -97,7 +97,7 @@ def end(pid: int) -> None:
 
 
 def is_in(file: Path, text: bytes) -> bool:
-    """Whether it is there; slurmctld puts a new file in the old one's place."""
+    """Whether the file exists; slurmctld replaces it."""
     with contextlib.suppress(FileNotFoundError):
         return text in file.read_bytes()
     return False

@@ -1,9 +1,9 @@
-"""The crash matrix: who is killed at which step of which job, and what may come of it.
+"""The crash matrix: victim, step, job and allowed outcome.
 
-`as it should`: the job ends as if nobody had been killed. `killed`: the batch process itself was killed, and
-Slurm's record says so (signal 9); of an array only the task whose process it was. `pods lost`: the pods went
-while nobody could see how (the dev cluster forgets everything when it is killed), and the job says so.
-`no job`: sbatch failed, and said so.
+`as it should`: the job ends as without a kill. `killed`: the batch process itself was killed, and Slurm's
+record says so (signal 9); of an array, only that process's task. `pods lost`: the pods disappeared unobserved
+(the dev cluster loses its state when it is killed), and the job says so. `no job`: sbatch failed with an
+error.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ AS_IT_SHOULD, KILLED, PODS_LOST, NO_JOB = "as it should", "killed", "pods lost",
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One crash."""
-
     point: str
     victim: str
     shape: str = "plain"
     ends: tuple[str, ...] = (AS_IT_SHOULD,)
     quick: bool = False
-    """Whether it is one of the few that every run of the tests includes."""
+    """Whether it is part of `make test`."""
 
     @property
     def name(self) -> str:
@@ -32,7 +30,7 @@ class Row:
 
     @property
     def dies_there(self) -> bool:
-        """Whether the victim is who reaches the step; else that one waits while the victim is killed."""
+        """Whether the victim itself reaches the step; else another process waits there while it is killed."""
         return self.victim in HOOKS or (self.victim == "penstockd" and not self.point.startswith(HOOKS))
 
     @property
@@ -41,7 +39,7 @@ class Row:
         return self.point.startswith("submit.")
 
     def allows(self, ends: Sequence[str]) -> bool:
-        """Whether a job's tasks may end like this: who is killed alone takes no other with it."""
+        """Whether a job's tasks may end like this: a kill of one task must not affect the others."""
         odd = [end for end in ends if end != AS_IT_SHOULD]
         return set(odd) <= set(self.ends) and (AS_IT_SHOULD in self.ends or len(odd) == 1)
 

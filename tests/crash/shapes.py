@@ -1,7 +1,7 @@
-"""The jobs of the crash matrix: what is submitted, what happens to it on the way, and how it has to end.
+"""The jobs of the crash matrix: what is submitted, which event happens, and the expected end.
 
-Every script leaves a line in `runs` when it begins, so that a second run of the same attempt is seen, and its
-output tells whether anything of it is missing or doubled.
+Every script appends a line to `runs` when it begins, which shows second runs of an attempt; missing or
+repeated output is visible too.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ class Shape:
     script: str = PLAIN
     options: tuple[str, ...] = ()
     tasks: int = 0
-    """How many an array has; 0 is no array."""
+    """Number of array tasks; 0 for no array."""
     before: Callable[[Lab], None] = lambda lab: None
-    """What is there before it is submitted."""
+    """Setup before the submission."""
     act: Act = nothing
     there: Act = nothing
-    """What happens while somebody stands at the step, before the victim is killed."""
+    """Event while a process waits at the step, before the kill."""
     after: Act = nothing
-    """What happens when the lab is whole again."""
+    """Event after the lab is repaired."""
     streamed: bool = False
-    """Whether its output goes where pods cannot write."""
+    """Whether its output is outside the shared folders."""
     record: tuple[str, str] = ("FAILED", "3:0")
-    """How it ends when nobody is killed; no exit code: any."""
+    """The end without a kill; no exit code: any."""
     texts: tuple[str, ...] = ("begin\nend\n",)
-    """What it may have written then."""
+    """Its allowed output."""
     unseen: bool = False
-    """Whether it may end without having begun."""
+    """Whether it may end without having started."""
     restarted: bool = False
     """Whether Slurm must have run it again."""
     reason: str = ""
-    """What Slurm's comment says then."""
+    """Expected text of Slurm's comment."""
     proof: Act = nothing
-    """What else must be true in the end."""
+    """Further checks at the end."""
 
     def submit(self, lab: Lab, folder: Path, outside: Path) -> Job:
-        """Hand it to sbatch."""
+        """Submit it with sbatch."""
         place = outside if self.streamed else folder
         text = f"#!/bin/sh\necho run >>{folder}/runs${{SLURM_ARRAY_TASK_ID:-}}\n{self.script}"
         suffix = "%a" if self.tasks else ""

@@ -1,4 +1,4 @@
-"""A submitted job of the crash matrix, task by task: where it writes, and what it has left."""
+"""A submitted job of the crash matrix by task: its folders and output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Task:
     job_id: str
     output: Path
     ran: Path
-    """A line for each time that the script has begun."""
+    """Has a line for each run of the script."""
 
     @property
     def text(self) -> str:
@@ -26,19 +26,19 @@ class Task:
 
     @property
     def runs(self) -> int:
-        """How often the script has begun."""
+        """Number of runs of the script."""
         return len(self.ran.read_text().splitlines()) if self.ran.exists() else 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """What was submitted at once."""
+    """The tasks of one submission."""
 
     job_id: str
     folder: Path
     tasks: tuple[Task, ...]
     meanwhile: list[futures.Future[object]] = dataclasses.field(default_factory=list)
-    """What was begun and ends only when somebody has been killed."""
+    """A background command that ends only after the kill."""
 
     def begun(self) -> None:
         """Wait until every script has written its first line."""

@@ -1,8 +1,8 @@
-"""Somebody is killed at every labelled step of the protocol: the job ends as it should all the same.
+"""Kills a process at every labelled step of the protocol: the job must end correctly.
 
-For each row the step is armed, a job is submitted, the victim is killed there by SIGKILL, the lab is
-repaired, and then: the record in Slurm, the output (complete, not doubled), the number of runs, both worlds
-by the invariant checker, and no node left drained.
+For each row the step is armed, a job is submitted, the victim is killed there by SIGKILL, and the lab is
+repaired. Then it checks the record in Slurm, the output (complete, without repetition), the number of runs,
+the invariants, and that no node is left drained.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.crash import conftest, killing, matrix, shapes, tasks
 from tests.e2e import semantics
 
 Lab = testing.RunningLab
-SECONDS = 300  # slurmctld asks a slurmd that has been away for the end of a job again after two minutes
+SECONDS = 300  # slurmctld polls a slurmd that was down for the end of a job again after two minutes
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
 SLURMS_WORD = re.compile(r"^slurmstepd.*CANCELLED.*\n", re.MULTILINE)
 """What Slurm itself writes into a cancelled job's output."""
@@ -36,7 +36,7 @@ Note = Callable[[str, object], None]
 
 @pytest.fixture
 def trap(crash_lab: Lab) -> Iterator[killing.Trap]:
-    """Armed by a test; whatever happened, nobody waits in it afterwards and the lab is whole again."""
+    """Arms steps; afterwards waiting processes are released and the lab is repaired."""
     made = killing.Trap.of(crash_lab)
     made.repair()
     yield made
@@ -52,7 +52,7 @@ def note(row: matrix.Row, record_property: Note) -> None:
 def test_a_crash_does_not_change_the_end(
     row: matrix.Row, crash_lab: Lab, trap: killing.Trap, outside: Path, record_property: Note
 ) -> None:
-    """Right record, whole output, no second run, nothing left over."""
+    """Correct record, complete output, no second run, nothing left."""
     note(row, record_property)
     shape = shapes.SHAPES[row.shape]
     job = crash(row, shape, trap, crash_lab, outside)
@@ -74,7 +74,7 @@ def test_a_crash_does_not_change_the_end(
 def test_a_submission_that_slurmctld_did_not_live_to_answer(
     crash_lab: Lab, trap: killing.Trap, record_property: Note
 ) -> None:
-    """sbatch says that it failed, and there is no job; the next submission is as any other."""
+    """sbatch fails, and there is no job; the next submission works."""
     row = next(row for row in matrix.ROWS if row.inside_slurmctld)
     note(row, record_property)
     record_property("ended", "no job")
@@ -109,7 +109,7 @@ def crash(row: matrix.Row, shape: shapes.Shape, trap: killing.Trap, lab: Lab, ou
 
 
 def final_records(lab: Lab, job_ids: list[str]) -> dict[str, semantics.Record]:
-    """How the tasks ended for good: for a while the accounting shows what was sent back as ended."""
+    """The tasks' final ends: for a while the accounting shows requeued attempts as ended."""
 
     def states() -> dict[str, str]:
         return {job_id: lab.job(job_id)["JobState"] for job_id in job_ids}
@@ -126,7 +126,7 @@ def final_records(lab: Lab, job_ids: list[str]) -> dict[str, semantics.Record]:
 
 
 def how_it_ended(lab: Lab, task: tasks.Task, shape: shapes.Shape, record: semantics.Record) -> str:
-    """One of the matrix's words for it, or what is wrong."""
+    """An outcome of the matrix, or the problem."""
     comment = semantics.field(lab, task.job_id, "Comment")
     if (record.state, record.code) == ("FAILED", "0:9"):
         whole = shape.texts[0].startswith(task.text)
@@ -141,7 +141,7 @@ def how_it_ended(lab: Lab, task: tasks.Task, shape: shapes.Shape, record: semant
 
 
 def summary(records: dict[str, semantics.Record]) -> str:
-    """The records that there are, each once."""
+    """The accounting records, without repetition."""
     return ", ".join(sorted({f"{record.state} {record.code}" for record in records.values()}))
 
 

@@ -26,12 +26,12 @@ TWO_NODES: Final = (
     NodeSpec("n2", cpus=8, memory_mb=32768, gpus=4),
 )
 _PATIENCE: Final = 60.0
-"""Only a failure takes that long, and a machine may be busy with other tests."""
+"""Reached only in failures; generous, since the machine may be busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Where the cluster is and how to get in."""
+    """The cluster's address and tokens."""
 
     url: str
     token: str
@@ -43,7 +43,7 @@ class Running:
 
 
 class Client:
-    """Requests as a script would make them; answers are given back whole, refusals included."""
+    """A plain HTTP client; returns complete responses, including errors."""
 
     def __init__(self, url: str, token: str, namespace: str) -> None:
         headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -63,7 +63,7 @@ class Client:
         return f"{base}/namespaces/{self.namespace}/{word}" + (f"/{name}" if name else "")
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> Json:
-        """The decoded answer; a refusal is a Status with its code."""
+        """The decoded response; an error is a Status with its code."""
         content = msgspec.json.encode(body) if body is not None else None
         headers = {"content-type": more.pop("content_type", "application/json"), **more.pop("headers", {})}
         answer = self.http.request(method, path, content=content, headers=headers, params=more)
@@ -90,7 +90,7 @@ class Client:
     def until(
         self, ready: Callable[[Json], Any], plural: str, name: str, *, patience: float = _PATIENCE
     ) -> Json:
-        """Ask again until the object is as wanted; the last answer is in the failure."""
+        """Poll until the object is as wanted; the failure has the last response."""
         end = time.monotonic() + patience
         while True:
             found = self.get(plural, name)
@@ -122,7 +122,7 @@ def pod(name: str, *command: str, **spec: Any) -> Json:
 
 
 def free_port() -> int:
-    """A port nobody listens on at this moment."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -130,7 +130,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def serve(nodes: Sequence[NodeSpec] = TWO_NODES, *, backoff: float = 0.2) -> Iterator[Running]:
-    """Run a cluster in a thread of its own, over plain HTTP, until the block ends."""
+    """Run a cluster in a thread, over plain HTTP, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="penstock-devcluster-") as directory:
         data_dir, port = Path(directory), free_port()
         tokens = {
@@ -148,7 +148,7 @@ def serve(nodes: Sequence[NodeSpec] = TWO_NODES, *, backoff: float = 0.2) -> Ite
 
 
 class _Thread(threading.Thread):
-    """The event loop of the cluster; what goes wrong in there is raised in the test."""
+    """The cluster's event loop; its exceptions are raised in the test."""
 
     def __init__(self, settings: app.Settings) -> None:
         super().__init__(name="devcluster", daemon=True)

@@ -1,4 +1,4 @@
-"""One dev cluster for all tests that do not break it, a namespace of its own for each test."""
+"""A shared dev cluster, with a namespace for each test."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.devcluster import clusters as testing
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[testing.Running]:
-    """A shared cluster of two nodes; whoever sets faults or fills nodes takes its own."""
+    """A shared cluster of two nodes; tests that set faults or fill nodes use their own."""
     with testing.serve() as running:
         yield running
 
 
 @pytest.fixture
 def api(cluster: testing.Running) -> Iterator[testing.Client]:
-    """An admin client in a fresh namespace, which is removed with everything in it."""
+    """An admin client in a new namespace, which is removed afterwards."""
     with cluster.client(namespace=f"t-{uuid.uuid4().hex[:12]}") as client:
         client.call("POST", "/api/v1/namespaces", {"metadata": {"name": client.namespace}})
         yield client

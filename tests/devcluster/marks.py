@@ -1,4 +1,4 @@
-"""Processes of pods as the host sees them, found by a word in their command line that nobody else has."""
+"""Processes of pods on the host, found by a unique word in their command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def new() -> str:
 
 
 def carriers(mark: str) -> list[int]:
-    """Processes of this host whose command line holds the mark."""
+    """Processes of this host with the mark in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -27,7 +27,7 @@ def carriers(mark: str) -> list[int]:
 
 
 def left_over(mark: str) -> list[int]:
-    """Those that do not go away, however long one waits."""
+    """Those that remain after the timeout."""
     end = time.monotonic() + SECONDS
     while carriers(mark) and time.monotonic() < end:
         time.sleep(0.05)

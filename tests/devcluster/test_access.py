@@ -24,15 +24,15 @@ def test_health_and_version_are_open(cluster: testing.Running) -> None:
 
 
 @pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic test-admin", "Bearer"])
-def test_no_token_no_answer(cluster: testing.Running, header: str) -> None:
-    """Without a known bearer token everything else is 401, as a Status."""
+def test_requests_without_valid_token_are_unauthorized(cluster: testing.Running, header: str) -> None:
+    """All other paths answer 401 with a Status without a known bearer token."""
     for path in ("/api", "/api/v1/pods", "/devcluster/v1/faults", "/nonsense"):
         answer = httpx2.get(cluster.url + path, headers={"authorization": header})
         assert answer.status_code == 401
         assert answer.json()["reason"] == "Unauthorized"
 
 
-def test_viewer_may_look_but_not_at_secrets(cluster: testing.Running, api: testing.Client) -> None:
+def test_viewer_may_read_all_but_secrets(cluster: testing.Running, api: testing.Client) -> None:
     """A viewer gets, lists and watches; secrets, changes and the admin API are forbidden."""
     api.create("configmaps", {"metadata": {"name": "a"}})
     with cluster.client(cluster.viewer_token, namespace=api.namespace) as viewer:
@@ -62,16 +62,16 @@ def test_tokens_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["abc", "abc,alice", "abc,alice,king", ",alice,admin"])
-def test_mistakes_in_the_tokens_file(tmp_path: Path, text: str) -> None:
-    """A wrong line is one clear error that says what was expected."""
+def test_invalid_tokens_file_is_usage_error(tmp_path: Path, text: str) -> None:
+    """An invalid line is one error that says what was expected."""
     path = tmp_path / "tokens"
     path.write_text(text)
-    with pytest.raises(errors.UsageError, match="entry 1 is wrong"):
+    with pytest.raises(errors.UsageError, match="entry 1 is invalid"):
         apirequests.read_tokens(path)
 
 
-def test_discovery_names_every_kind(api: testing.Client) -> None:
-    """Groups, versions and resources are found the way clients look for them."""
+def test_discovery_lists_every_kind(api: testing.Client) -> None:
+    """Groups, versions and resources are found as clients look them up."""
     assert api.call("GET", "/api")["versions"] == ["v1"]
     groups = {group["name"] for group in api.call("GET", "/apis")["groups"]}
     assert {"apps", "batch", "policy", "coordination.k8s.io", "apiextensions.k8s.io"} <= groups
@@ -83,8 +83,8 @@ def test_discovery_names_every_kind(api: testing.Client) -> None:
     assert api.call("GET", "/apis/apps/v9")["code"] == 404
 
 
-def test_openapi_is_enough_for_kubectl(api: testing.Client) -> None:
-    """Version 3 promises field validation for every kind, version 2 is empty in JSON and in protobuf."""
+def test_openapi_suffices_for_kubectl(api: testing.Client) -> None:
+    """Version 3 declares field validation for every kind, version 2 is empty in JSON and in protobuf."""
     places = api.call("GET", "/openapi/v3")["paths"]
     document = api.call("GET", places["api/v1"]["serverRelativeURL"])
     patch = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
@@ -100,8 +100,8 @@ def columns(table: dict[str, Any], priority: int = 0) -> list[str]:
     return [one["name"] for one in table["columnDefinitions"] if one["priority"] <= priority]
 
 
-def test_tables_for_people(api: testing.Client) -> None:
-    """kubectl's columns for pods and nodes, name and age for everything else."""
+def test_tables_have_kubectls_columns(api: testing.Client) -> None:
+    """kubectl's columns for pods and nodes, name and age for other kinds."""
     api.create("pods", pod("p", "true"))
     api.phase("p", "Succeeded")
     pods = api.get("pods", headers=TABLE)
@@ -115,8 +115,8 @@ def test_tables_for_people(api: testing.Client) -> None:
     assert columns(api.get("configmaps", "m", headers=TABLE)) == ["Name", "Age"]
 
 
-def test_an_administrator_may_ask_what_another_may(api: testing.Client) -> None:
-    """A service account is let do everything here, the viewer is not."""
+def test_subject_access_review_by_admin(api: testing.Client) -> None:
+    """A service account may do everything here, the viewer may not."""
     for user, allowed in (("system:serviceaccount:a:b", True), ("viewer", False)):
         asked = {"verb": "create", "resource": "pods", "group": ""}
         question = {"spec": {"user": user, "resourceAttributes": asked}}

@@ -53,7 +53,7 @@ async def run(*argv: str, **more: Any) -> tuple[int, bytes]:
             os.close(sink)
 
 
-async def test_child_has_a_session_and_nothing_but_its_three_files(tmp_path: Path) -> None:
+async def test_container_process_leads_a_session_and_inherits_only_stdio(tmp_path: Path) -> None:
     """No file descriptor of the server reaches the container, and it leads its own session."""
     script = "ls /proc/self/fd | wc -l; read -r _ _ _ _ _ session _ < /proc/$$/stat; echo $session $$"
     status, output = await run("sh", "-c", script)
@@ -61,8 +61,8 @@ async def test_child_has_a_session_and_nothing_but_its_three_files(tmp_path: Pat
     assert (status, count, session) == (0, b"4", pid)
 
 
-async def test_child_dies_of_a_signal(tmp_path: Path) -> None:
-    """The wait status tells death by a signal from an exit code."""
+async def test_wait_status_of_killed_process(tmp_path: Path) -> None:
+    """The wait status distinguishes a signal from an exit code."""
     status, _ = await run("sh", "-c", "kill -TERM $$")
     assert os.WTERMSIG(status) == signal.SIGTERM
 
@@ -77,15 +77,15 @@ async def test_child_dies_of_a_signal(tmp_path: Path) -> None:
         ({"cgroup": "/no/such/cgroup"}, "/no/such/cgroup"),
     ],
 )
-async def test_start_errors_are_told(tmp_path: Path, more: dict[str, Any], message: str) -> None:
-    """What goes wrong before the exec is in the message, and no process is left."""
+async def test_start_errors_are_reported(tmp_path: Path, more: dict[str, Any], message: str) -> None:
+    """Errors before the exec are in the message, and no process is left."""
     with pytest.raises(podprocesses.StartError) as refused:
         await run("true", **more)
     assert message in str(refused.value)
 
 
-async def test_start_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start that never gets to its command is killed after a while."""
+async def test_hanging_start_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that never gets to its command is killed after a timeout."""
     monkeypatch.setattr(podprocesses, "_START_TIMEOUT", 0.3)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -93,8 +93,8 @@ async def test_start_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.
         await asyncio.wait_for(run("true", cgroup=str(fifo)), 60)
 
 
-def test_signal_to_a_process_that_ended_is_no_error() -> None:
-    """Processes end whenever they like."""
+def test_signal_to_ended_process_is_ignored() -> None:
+    """Processes may end at any time."""
     ended = subprocess.Popen(["true"])
     ended.wait(60)
     for number in (signal.SIGKILL, signal.SIGTERM):
@@ -102,10 +102,8 @@ def test_signal_to_a_process_that_ended_is_no_error() -> None:
     assert ended.returncode == 0
 
 
-def test_where_no_cgroup_is_writable_an_event_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The pod runs, the limit is not enforced, and that is not kept secret."""
+def test_unwritable_cgroups_are_reported_by_an_event(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The pod runs, the limit is not enforced, and an event says so."""
     monkeypatch.setattr(podprocesses, "LEGACY", tmp_path / "none" / "memory")
     monkeypatch.setattr(podprocesses, "UNIFIED", tmp_path / "none")
     with testing.serve() as running, running.client() as api:
@@ -115,9 +113,7 @@ def test_where_no_cgroup_is_writable_an_event_says_so(
     assert "memory limits are not enforced" in events[0]["message"]
 
 
-def test_unified_cgroups_are_written_as_the_kernel_wants(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_cgroup_v2_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Version 2 takes memory.max and kills the whole group; a directory stands in for the kernel here."""
     (tmp_path / "cgroup.controllers").write_text("memory")
     monkeypatch.setattr(podprocesses, "UNIFIED", tmp_path)
@@ -144,8 +140,8 @@ async def woken(wait: Callable[[], Awaitable[object]], act: Callable[[], None]) 
     return done
 
 
-async def test_bell_wakes_all_and_only_the_next_ring_counts() -> None:
-    """Everybody who waits hears one ring; a ring before waiting is not remembered."""
+async def test_ring_wakes_all_current_waiters() -> None:
+    """All waiters see one ring; a ring before waiting is not remembered."""
     bell = asyncio.Event()
     podlogs.ring(bell)
     assert not await woken(bell.wait, lambda: None)
@@ -156,8 +152,8 @@ async def test_bell_wakes_all_and_only_the_next_ring_counts() -> None:
     await asyncio.wait_for(asyncio.gather(*waiters), 60)
 
 
-def test_faults_tell_their_listeners() -> None:
-    """Every change is told, a refused one is not."""
+def test_fault_changes_notify_listeners() -> None:
+    """Every change is notified, a refused one is not."""
     known, heard = faults.Faults(), list[str]()
     known.listeners.append(lambda: heard.append("change"))
     known.put(["nodes", "n"], {"reject": "OutOfcpu"})
@@ -168,8 +164,8 @@ def test_faults_tell_their_listeners() -> None:
     assert known.of("nodes", "n") == {}
 
 
-async def test_left_watch_stops_listening() -> None:
-    """Whoever leaves costs nothing any more, whether the watch had begun or not."""
+async def test_closed_watch_unsubscribes() -> None:
+    """A closed watch costs nothing, whether it had started or not."""
     store = Store()
     request = watches.WatchRequest(kindtable.CONFIGMAPS, None)
     never_begun = watches.watch(store, request)
@@ -183,8 +179,8 @@ async def test_left_watch_stops_listening() -> None:
     assert not any(store._listeners.values())
 
 
-async def test_bookmark_never_runs_ahead_of_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who watches again from a bookmark misses nothing, also when something happens as its time comes."""
+async def test_bookmark_is_never_ahead_of_sent_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new watch from a bookmark misses nothing, also if a change coincides with it."""
     store, wait_for = Store(), asyncio.wait_for
 
     async def late(coroutine: Any, patience: float) -> Any:
@@ -199,7 +195,7 @@ async def test_bookmark_never_runs_ahead_of_the_events(monkeypatch: pytest.Monke
     await lines.aclose()
 
 
-async def test_watcher_that_cannot_keep_up_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_watcher_gets_410(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue longer than the history ends with the same 410 as a version that is too old."""
     monkeypatch.setattr(watches, "HISTORY", 3)
     store = Store()

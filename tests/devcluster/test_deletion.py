@@ -38,7 +38,7 @@ def events_of(api: testing.Client, name: str, start: str) -> list[dict[str, Any]
     return seen
 
 
-def test_final_status_is_published_before_the_object_goes(api: testing.Client) -> None:
+def test_final_status_precedes_deletion(api: testing.Client) -> None:
     """SIGTERM reaches the process, its exit code is in a MODIFIED event, and only then comes DELETED."""
     start = running(api, "p", *POLITE)["metadata"]["resourceVersion"]
     marked = api.delete("pods", "p")
@@ -50,7 +50,7 @@ def test_final_status_is_published_before_the_object_goes(api: testing.Client) -
     assert seen[-1]["type"] == "DELETED"
 
 
-def test_who_ignores_sigterm_is_killed_after_the_grace(api: testing.Client) -> None:
+def test_sigkill_after_grace_period(api: testing.Client) -> None:
     """The object stays while the process does, and the exit code is 137."""
     start = running(api, "p", *STUBBORN, terminationGracePeriodSeconds=1)["metadata"]["resourceVersion"]
     begin = time.monotonic()
@@ -71,8 +71,8 @@ def test_first_process_without_a_handler_ignores_sigterm(api: testing.Client) ->
     assert time.monotonic() - begin > 0.8
 
 
-def test_second_deletion_can_shorten_the_grace(api: testing.Client) -> None:
-    """A deletion with less grace wins over an earlier one, never the other way round."""
+def test_second_deletion_can_shorten_grace_period(api: testing.Client) -> None:
+    """A deletion with a shorter grace period wins over an earlier one, never the reverse."""
     running(api, "p", *STUBBORN)
     api.delete("pods", "p", {"gracePeriodSeconds": 60})
     assert api.delete("pods", "p", {"gracePeriodSeconds": 90})["metadata"]["deletionGracePeriodSeconds"] == 60
@@ -82,8 +82,8 @@ def test_second_deletion_can_shorten_the_grace(api: testing.Client) -> None:
     assert time.monotonic() - begin < 40
 
 
-def test_zero_grace_and_unbound_pods_go_at_once(api: testing.Client) -> None:
-    """Nobody has to confirm a forced deletion or that of a pod without a node."""
+def test_forced_deletion_and_unbound_pods_are_immediate(api: testing.Client) -> None:
+    """Neither needs confirmation by a node."""
     running(api, "p", *STUBBORN)
     api.delete("pods", "p", {"gracePeriodSeconds": 0})
     assert api.get("pods", "p")["code"] == 404
@@ -92,8 +92,8 @@ def test_zero_grace_and_unbound_pods_go_at_once(api: testing.Client) -> None:
     assert api.get("pods", "q")["code"] == 404
 
 
-def test_finished_pods_go_at_once(api: testing.Client) -> None:
-    """A pod that is over needs no grace."""
+def test_finished_pods_are_deleted_immediately(api: testing.Client) -> None:
+    """A terminated pod needs no grace period."""
     api.create("pods", pod("p", "true"))
     api.phase("p", "Succeeded")
     api.delete("pods", "p")
@@ -163,7 +163,7 @@ def test_second_owner_keeps_a_dependent(api: testing.Client) -> None:
     api.until(lambda found: found.get("code") == 404, "configmaps", "child")
 
 
-def test_object_of_an_owner_that_never_was_is_collected(api: testing.Client) -> None:
+def test_object_with_unknown_owner_is_collected(api: testing.Client) -> None:
     """A reference to a uid that does not exist does not keep an object alive."""
     ghost = {"metadata": {"name": "ghost", "uid": "11111111-1111-1111-1111-111111111111"}}
     assert api.create("configmaps", owned("child", ghost))["metadata"]["name"] == "child"
@@ -173,8 +173,8 @@ def test_object_of_an_owner_that_never_was_is_collected(api: testing.Client) -> 
     api.until(lambda found: found.get("code") == 404, "configmaps", "adopted")
 
 
-def test_namespace_takes_its_contents_along(own: testing.Client) -> None:
-    """A namespace is Terminating while something is in it, accepts nothing new, and then goes."""
+def test_namespace_deletion_removes_content(own: testing.Client) -> None:
+    """A namespace is Terminating while it has content, accepts nothing new, and is then removed."""
     own.call("POST", "/api/v1/namespaces", {"metadata": {"name": "doomed"}})
     path = "/api/v1/namespaces/doomed"
     held = {"metadata": {"name": "held", "finalizers": ["x.io/hold"]}}
@@ -197,7 +197,7 @@ def test_namespace_takes_its_contents_along(own: testing.Client) -> None:
     assert own.call("GET", "/api/v1/pods", fieldSelector="metadata.namespace=doomed")["items"] == []
 
 
-def test_default_namespace_stays(api: testing.Client) -> None:
+def test_protected_namespaces_cannot_be_deleted(api: testing.Client) -> None:
     """The namespaces that must exist cannot be deleted."""
     assert api.call("DELETE", "/api/v1/namespaces/default")["code"] == 403
 
@@ -219,10 +219,10 @@ def test_eviction_deletes_gracefully(api: testing.Client) -> None:
     api.gone("p")
 
 
-def test_pod_that_fails_while_it_is_deleted_leaves_no_process(
+def test_pod_failing_during_deletion_leaves_no_process(
     own_cluster: testing.Running, own: testing.Client
 ) -> None:
-    """One container's end cannot be read; the other one, which minds no SIGTERM, may not outlive the pod."""
+    """One container's end cannot be read; the other one, which ignores SIGTERM, is killed too."""
     mark = marks.new()
     deaf = (*STUBBORN[:2], f": {mark}; {STUBBORN[2]}")
     commands = {"bad": POLITE, "deaf": deaf}

@@ -39,15 +39,15 @@ async def test_a_command_runs_in_the_container(cluster: testing.Running, api: te
     assert "caught" in api.log("p")
 
 
-async def test_a_failing_command_says_so(cluster: testing.Running, api: testing.Client) -> None:
+async def test_failing_command_reports_exit_code(cluster: testing.Running, api: testing.Client) -> None:
     """The exit code is in the error."""
     start(api, "p", WAITS)
     with pytest.raises(errors.KubeError, match="exit status 3"):
         await run(cluster, api, "p", "/bin/sh", "-c", "exit 3")
 
 
-async def test_what_cannot_be_run_is_refused_in_words(cluster: testing.Running, api: testing.Client) -> None:
-    """No such pod, no right to, and a container that has ended."""
+async def test_exec_errors(cluster: testing.Running, api: testing.Client) -> None:
+    """No such pod, no permission, and a container that has ended."""
     with pytest.raises(errors.KubeNotFound):
         await run(cluster, api, "nowhere", "true")
     start(api, "seen", WAITS)
@@ -59,19 +59,17 @@ async def test_what_cannot_be_run_is_refused_in_words(cluster: testing.Running, 
         await run(cluster, api, "over", "true")
 
 
-async def test_a_command_that_dies_with_its_container_was_killed(
-    cluster: testing.Running, api: testing.Client
-) -> None:
-    """The kernel ends all processes of a container with the first one: 128 + 9, as a runtime reports it."""
+async def test_command_is_killed_with_its_container(cluster: testing.Running, api: testing.Client) -> None:
+    """The kernel kills all processes of a container with the first one: 128 + 9, as a runtime reports it."""
     start(api, "p", WAITS)
     with pytest.raises(errors.KubeError, match="exit status 137"):
         await run(cluster, api, "p", "/bin/sh", "-c", "kill -USR1 1; while :; do :; done")
 
 
-async def test_a_command_has_the_containers_groups_but_not_its_path_on_the_host(
+async def test_command_has_the_containers_groups_but_not_its_path(
     cluster: testing.Running, api: testing.Client
 ) -> None:
-    """As the container's own processes; the way in is found whatever PATH the pod has."""
+    """nsenter and setpriv are found whatever the pod's PATH is."""
     spec = {"securityContext": {"runAsUser": 65534, "runAsGroup": 4, "supplementalGroups": [20, 24]}}
     more = {"env": [{"name": "PATH", "value": "/nowhere"}]}
     script = "while :; do /bin/sleep 0.05; done"
@@ -81,10 +79,8 @@ async def test_a_command_has_the_containers_groups_but_not_its_path_on_the_host(
     assert said == b"4 20 24\n/nowhere\n"
 
 
-async def test_a_command_ends_when_nobody_listens_any_more(
-    cluster: testing.Running, api: testing.Client
-) -> None:
-    """Its output has nowhere to go: the next that it prints ends it, as it would in a pipe."""
+async def test_command_ends_after_client_disconnects(cluster: testing.Running, api: testing.Client) -> None:
+    """Its next output ends it, as with a closed pipe."""
     start(api, "p", WAITS)
     mark = marks.new()
     script = f": {mark}; while :; do echo on and on; sleep 0.05; done"
@@ -96,8 +92,8 @@ async def test_a_command_ends_when_nobody_listens_any_more(
     assert await asyncio.to_thread(marks.left_over, mark) == []
 
 
-def test_last_words_are_in_the_status(api: testing.Client) -> None:
-    """What a container writes to its termination log becomes its message, and the host sees none of it."""
+def test_termination_message_is_in_the_status(api: testing.Client) -> None:
+    """What a container writes to its termination log becomes its message, and is not visible on the host."""
     script = "echo signal > /dev/termination-log; exit 9"
     api.create("pods", testing.pod("p", "/bin/sh", "-c", script))
     pod = api.phase("p", "Failed")
@@ -105,16 +101,16 @@ def test_last_words_are_in_the_status(api: testing.Client) -> None:
     assert not Path("/dev/termination-log").exists()
 
 
-def test_of_long_last_words_the_last_are_told(api: testing.Client) -> None:
-    """A kubelet reads so many bytes from the end of the file."""
+def test_long_termination_message_is_truncated_to_its_end(api: testing.Client) -> None:
+    """A kubelet reads a limited number of bytes from the end of the file."""
     api.create("pods", testing.pod("p", "/bin/sh", "-c", "seq -f %07g 1000 > /dev/termination-log"))
     pod = api.phase("p", "Succeeded")
     message = pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
     assert (len(message), message.splitlines()[-1]) == (4096, "0001000")
 
 
-def test_an_evicted_pod_carries_the_mark(api: testing.Client) -> None:
-    """The status before it goes tells that the cluster, not the owner, ends it."""
+def test_evicted_pod_has_disruption_condition(api: testing.Client) -> None:
+    """The status before its removal says that the cluster, not the owner, ends it."""
     start(api, "p", "trap '' TERM; while :; do sleep 0.05; done")
     api.call("POST", api.path("pods", "p/eviction"), {"metadata": {"name": "p"}})
     conditions = api.get("pods", "p")["status"]["conditions"]
@@ -123,7 +119,7 @@ def test_an_evicted_pod_carries_the_mark(api: testing.Client) -> None:
 
 
 @pytest.mark.parametrize("image", ["Bad::Name", "name/UPPER", "a b", "name:tag:tag"])
-def test_an_image_name_that_is_none_says_so(api: testing.Client, image: str) -> None:
+def test_invalid_image_name(api: testing.Client, image: str) -> None:
     """The pod waits with kubelet's reason instead of running anything."""
     api.create("pods", testing.pod("p", "true", container={"image": image}))
     states = "status", "containerStatuses"
@@ -134,7 +130,7 @@ def test_an_image_name_that_is_none_says_so(api: testing.Client, image: str) -> 
 @pytest.mark.parametrize(
     "image", ["any", "nas-hub.local:5407/team/pytorch:2.1-cuda", f"a/b@sha256:{'0' * 64}"]
 )
-def test_image_names_in_use_are_taken(api: testing.Client, image: str) -> None:
+def test_valid_image_names(api: testing.Client, image: str) -> None:
     """Registry with port, path, tag and digest."""
     api.create("pods", testing.pod("p", "true", container={"image": image}))
     assert api.phase("p", "Succeeded")

@@ -31,8 +31,8 @@ def waiting_reason(found: dict[str, Any]) -> str:
     return str(states[0]["state"].get("waiting", {}).get("reason", ""))
 
 
-def test_unreachable_node_keeps_its_pods_and_hides_their_fate(own: testing.Client, tmp_path: Path) -> None:
-    """While a node is NotReady nothing is heard of its pods and deletions hang; then all catches up."""
+def test_unreachable_node_keeps_its_pods(own: testing.Client, tmp_path: Path) -> None:
+    """While a node is NotReady, pod statuses are not updated and deletions hang; then all catches up."""
     mark = marks.new()
     script = f": {mark}; until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 3"
     volumes = [{"name": "v", "hostPath": {"path": str(tmp_path)}}]
@@ -101,8 +101,8 @@ def wait_for_a_beat(path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_pods_of_a_deleted_node_end(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubectl delete node: the kubelet is still there and ends what it runs when the pods are collected."""
+def test_pods_of_deleted_node_are_stopped(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubectl delete node: the kubelet still runs and stops its pods when they are collected."""
     monkeypatch.setattr(garbage, "ORPHAN_DELAY", 0.5)
     mark = marks.new()
     own.create("pods", pod("p", "sh", "-c", f": {mark}; while :; do sleep 0.05; done", nodeName="n2"))
@@ -112,8 +112,10 @@ def test_pods_of_a_deleted_node_end(own: testing.Client, monkeypatch: pytest.Mon
     assert marks.left_over(mark) == []
 
 
-def test_node_that_is_gone_loses_its_pods(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Node object disappears, then the pods that were on it; clearing brings the node back, empty."""
+def test_gone_node_loses_its_pods(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Node object disappears, then the pods that were on it; clearing the fault brings the node back,
+    empty.
+    """
     monkeypatch.setattr(garbage, "ORPHAN_DELAY", 2.0)
     own.create("pods", pod("p", "sleep", "60", nodeName="n2"))
     own.phase("p", "Running")
@@ -147,8 +149,8 @@ def test_missing_image(own: testing.Client) -> None:
     own.phase("p", "Succeeded")
 
 
-def test_pod_that_waits_for_its_image_can_be_deleted(own: testing.Client) -> None:
-    """Nothing runs, so nothing has to be waited for."""
+def test_pod_waiting_for_image_can_be_deleted(own: testing.Client) -> None:
+    """Nothing runs, so the deletion does not wait."""
     fault(own, "images", {"missing": ["none"]})
     own.create("pods", pod("p", "true", container={"image": "none"}))
     own.until(lambda found: waiting_reason(found) == "ImagePullBackOff", "pods", "p")
@@ -172,8 +174,8 @@ def test_pod_stuck_terminating(own: testing.Client) -> None:
     own.gone("q")
 
 
-def test_pods_are_refused_by_their_labels(own: testing.Client) -> None:
-    """As an admission webhook would: 403 in its words; others are made."""
+def test_admission_fault_refuses_pods_by_label(own: testing.Client) -> None:
+    """As an admission webhook would: 403 with its message; others are created."""
     fault(own, "admission", {"labels": {"rank": "1"}, "message": "not here"})
     refused = own.call("POST", own.path("pods"), labelled("p", "1"))
     assert (refused["code"], refused["reason"]) == (403, "Forbidden")

@@ -44,7 +44,7 @@ def test_node() -> None:
     assert text == reviewed("node.json", text)
 
 
-def test_status_through_a_life() -> None:
+def test_pod_status_over_its_lifetime() -> None:
     """Creating, running, crashed and waiting, ended: one status each."""
     pod = {"metadata": {"name": "p"}, "spec": {}, "status": {"qosClass": "Burstable"}}
     one = podstatus.ContainerState("c", "image")

@@ -111,7 +111,7 @@ def wait_for_phase(kubectl: Kubectl, name: str, phase: str) -> None:
         time.sleep(0.05)
 
 
-def test_get_shows_people_what_they_expect(kubectl: Kubectl) -> None:
+def test_get_prints_the_usual_columns(kubectl: Kubectl) -> None:
     """Columns, STATUS and -o wide are those of a real cluster."""
     kubectl("apply", "-f", "-", text=POD % {"name": "p", "script": "exit 3"})
     wait_for_phase(kubectl, "p", "Failed")
@@ -211,7 +211,7 @@ def test_cordon_and_drain(kubectl: Kubectl) -> None:
     assert "SchedulingDisabled" not in kubectl("get", "node", "n1")
 
 
-def test_mistakes_are_reported_as_usual(kubectl: Kubectl) -> None:
+def test_kubectl_prints_server_errors(kubectl: Kubectl) -> None:
     """kubectl prints the server's reasons."""
     assert 'pods "none" not found' in kubectl("get", "pod", "none", check=False)
     assert "is invalid" in kubectl(

@@ -84,8 +84,10 @@ def test_nodes_come_from_the_file(program: Program) -> None:
     assert program.end() == 0
 
 
-def test_sigterm_leaves_nothing(program: Program) -> None:
-    """A process that ignores SIGTERM, its cgroup and its files are gone, and its grace is not waited for."""
+def test_sigterm_cleans_up(program: Program) -> None:
+    """A process that ignores SIGTERM, its cgroup and its files are gone, and its grace period is not waited
+    for.
+    """
     mark = marks.new()
     with program.start() as api:
         api.create("pods", sleeper(mark, terminationGracePeriodSeconds=600))
@@ -106,7 +108,7 @@ def test_sigterm_ends_open_watches(program: Program) -> None:
         assert program.end() == 0
 
 
-def test_hard_death_takes_the_pods_along_and_a_restart_is_fresh(program: Program) -> None:
+def test_sigkill_ends_pods_and_restart_is_clean(program: Program) -> None:
     """After SIGKILL no pod process survives, and the next start has an empty store and no leftover cgroup."""
     mark = marks.new()
     with program.start() as api:
@@ -129,8 +131,8 @@ def test_hard_death_takes_the_pods_along_and_a_restart_is_fresh(program: Program
         (("tokens", "x"), "tokens file"),
     ],
 )
-def test_mistakes_are_one_clear_line(program: Program, change: tuple[str, str], message: str) -> None:
-    """A wrong file ends the program with code 2 and no traceback."""
+def test_invalid_files_are_usage_errors(program: Program, change: tuple[str, str], message: str) -> None:
+    """An invalid file ends the program with code 2 and no traceback."""
     (program.directory / change[0]).write_text(change[1])
     argv = [
         sys.executable,
@@ -149,7 +151,7 @@ def test_mistakes_are_one_clear_line(program: Program, change: tuple[str, str], 
 
 
 def test_second_cluster_in_one_directory_is_refused(program: Program) -> None:
-    """It would end the pods of the first."""
+    """It would kill the pods of the first."""
     with program.start():
         argv = [sys.executable, "-m", "penstock_lab.devcluster"]
         argv += ["--data-dir", str(program.directory / "data")]

@@ -75,7 +75,7 @@ def test_apply_and_patch(client: Client) -> None:
     assert found.data == {"a": "1", "c": "3"}
 
 
-def test_pages(client: Client) -> None:
+def test_lists_in_pages(client: Client) -> None:
     """The library's paging sees everything once."""
     for number in range(7):
         client.create(ConfigMap(metadata=ObjectMeta(name=f"c{number}")))

@@ -24,9 +24,7 @@ async def collect(log: podlogs.Log, **wish: Any) -> bytes:
     lines=st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=30),
     tail=st.integers(0, 40),
 )
-def test_tail_is_what_tail_prints(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], tail: int
-) -> None:
+def test_tail_lines(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], tail: int) -> None:
     """tailLines gives the last lines of any content, whether it ends with a newline or not."""
 
     async def check() -> None:
@@ -55,8 +53,8 @@ async def test_follower_gets_every_byte_and_the_end(tmp_path: Path) -> None:
     assert await asyncio.wait_for(follower, 60) == b"".join(b"%d\n" % number for number in range(100))
 
 
-async def test_log_that_is_forgotten_can_be_read_to_its_end(tmp_path: Path) -> None:
-    """Removing the pod does not cut off who is reading."""
+async def test_removed_log_can_be_read_to_its_end(tmp_path: Path) -> None:
+    """Removing the pod does not interrupt current readers."""
     log = podlogs.Log(tmp_path / "f")
     log.write(b"a" * 200_000)
     stream = podlogs.stream(log, follow=True)
@@ -67,8 +65,8 @@ async def test_log_that_is_forgotten_can_be_read_to_its_end(tmp_path: Path) -> N
     assert not (tmp_path / "f").exists()
 
 
-async def test_limit_cuts(tmp_path: Path) -> None:
-    """limitBytes is exact, over chunks too."""
+async def test_limit_bytes(tmp_path: Path) -> None:
+    """limitBytes is exact, also across chunks."""
     log = podlogs.Log(tmp_path / "f")
     log.write(b"x" * 100_000)
     log.close()
@@ -90,8 +88,8 @@ async def test_full_disk_does_not_block_the_writer(tmp_path: Path, monkeypatch: 
         os.close(sink)
 
 
-async def test_log_is_that_of_the_run_that_was_asked_for(tmp_path: Path) -> None:
-    """A container that is restarted before the answer begins does not put its new log in place of the old."""
+async def test_log_request_is_bound_to_one_run(tmp_path: Path) -> None:
+    """A container that restarts before the response begins does not replace its log."""
     log = podlogs.Log(tmp_path / "f")
     log.write(b"first run")
     answer = podlogs.stream(log, follow=True)
@@ -100,10 +98,8 @@ async def test_log_is_that_of_the_run_that_was_asked_for(tmp_path: Path) -> None
     assert [chunk async for chunk in answer] == [b"first run"]
 
 
-async def test_log_that_could_be_written_in_part_can_be_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What did not fit is not waited for, least of all without a pause."""
+async def test_partially_written_log_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing bytes are not waited for in a busy loop."""
     log, write = podlogs.Log(tmp_path / "f"), os.write
     monkeypatch.setattr(os, "write", lambda file, chunk: write(file, chunk[:4]))
     log.write(b"kept and lost")
@@ -151,7 +147,7 @@ def test_follow_survives_the_deletion_of_the_pod(api: testing.Client) -> None:
         assert list(lines) == ["farewell"]
 
 
-def test_log_of_nothing_is_refused(api: testing.Client) -> None:
+def test_log_errors(api: testing.Client) -> None:
     """No such pod, no such container, not started yet."""
     assert api.call("GET", api.path("pods", "none/log"))["code"] == 404
     never = {"volumes": [{"name": "v", "secret": {"secretName": "none"}}]}

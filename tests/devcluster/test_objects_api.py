@@ -69,15 +69,15 @@ def test_update_needs_the_latest_version(api: testing.Client) -> None:
     assert api.get("configmaps", "a")["data"] == {"k": "2"}
 
 
-def test_update_of_another_incarnation_is_refused(api: testing.Client) -> None:
+def test_update_with_another_uid_is_refused(api: testing.Client) -> None:
     """An update that names another uid is a conflict, whatever the version."""
     api.create("configmaps", configmap("a"))
     other = {"metadata": {"name": "a", "uid": "00000000-0000-0000-0000-000000000000"}}
     assert refusal(api.call("PUT", api.path("configmaps", "a"), other)) == (409, "Conflict")
 
 
-def test_update_that_changes_nothing_makes_no_version(api: testing.Client) -> None:
-    """Writing the same again does not wake watchers."""
+def test_update_without_changes_makes_no_version(api: testing.Client) -> None:
+    """Writing the same object again does not wake watchers."""
     first = api.create("configmaps", configmap("a", k="1"))
     again = api.call("PUT", api.path("configmaps", "a"), first)
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
@@ -100,8 +100,8 @@ def test_status_is_written_through_its_subresource_only(api: testing.Client) -> 
     assert (sub["status"], sub["spec"]) == ({"replicas": 7}, {"replicas": 1})
 
 
-def test_dry_run_leaves_nothing(api: testing.Client) -> None:
-    """dryRun=All answers as if, for creation, update and deletion."""
+def test_dry_run_changes_nothing(api: testing.Client) -> None:
+    """dryRun=All answers as usual, for creation, update and deletion."""
     assert api.create("configmaps", configmap("a"), dryRun="All")["metadata"]["name"] == "a"
     assert api.get("configmaps", "a")["code"] == 404
     api.create("configmaps", configmap("b", k="1"))
@@ -135,7 +135,7 @@ def test_malformed_pods_are_invalid(api: testing.Client, change: dict[str, Any],
     assert answer["details"]["causes"][0]["field"] == field
 
 
-def test_container_mistakes_are_invalid(api: testing.Client) -> None:
+def test_invalid_containers_are_refused(api: testing.Client) -> None:
     """Unknown volumes, requests above limits and impossible quantities are refused."""
     unknown = {"volumeMounts": [{"name": "none", "mountPath": "/x"}]}
     above = {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
@@ -181,20 +181,20 @@ def test_object_of_another_kind_is_refused(api: testing.Client) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'"text"', b'{"metadata": 3}'])
-def test_garbage_is_a_bad_request(api: testing.Client, body: bytes) -> None:
+def test_invalid_body_is_a_bad_request(api: testing.Client, body: bytes) -> None:
     """A body that is not an object is answered with a Status, never with a traceback."""
     answer = api.http.post(api.path("configmaps"), content=body).json()
     assert refusal(answer) == (400, "BadRequest")
 
 
-def test_wrong_shapes_deep_inside_are_bad_requests(api: testing.Client) -> None:
-    """Lists where objects belong do not take the server down."""
+def test_nested_type_errors_are_bad_requests(api: testing.Client) -> None:
+    """Lists in place of objects do not crash the server."""
     assert api.create("pods", {"metadata": {"name": "p"}, "spec": {"containers": ["x"]}})["code"] == 400
     assert api.create("pods", {"metadata": {"name": "p"}, "spec": 7})["code"] == 400
     assert api.get("pods")["items"] == []
 
 
-def test_methods_that_make_no_sense(api: testing.Client) -> None:
+def test_unsupported_methods(api: testing.Client) -> None:
     """PUT on a collection and POST on an object are 405."""
     assert api.call("PUT", api.path("configmaps"), {})["code"] == 405
     assert api.call("POST", api.path("configmaps", "a"), {})["code"] == 405
@@ -286,8 +286,8 @@ def test_priority_class_is_resolved(own: testing.Client) -> None:
     assert refusal(own.create("pods", pod("q", "true", priorityClassName="none"))) == (403, "Forbidden")
 
 
-def test_thousands_of_objects_list_fast(own: testing.Client) -> None:
-    """Three thousand objects come in one answer, which can be had in a second: stored bytes are joined."""
+def test_large_lists_are_fast(own: testing.Client) -> None:
+    """Three thousand objects come in one response within a second: stored bytes are joined."""
     for number in range(3000):
         own.http.post(own.path("configmaps"), content=b'{"metadata":{"name":"c%d"}}' % number)
     answers = (own.http.get(own.path("configmaps")) for _ in range(20))

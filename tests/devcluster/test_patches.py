@@ -41,7 +41,7 @@ def test_merge_laws(target: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 @given(patch=OBJECTS)
-def test_merge_into_nothing_is_the_patch_without_nulls(patch: dict[str, Any]) -> None:
+def test_merge_into_empty_object(patch: dict[str, Any]) -> None:
     """RFC 7386: nulls only remove."""
     assert patches.merge({}, patch) == without_nulls(patch)
 
@@ -115,9 +115,7 @@ def test_strategic_replaces_other_lists() -> None:
 
 
 @given(target=OBJECTS, patch=OBJECTS)
-def test_strategic_is_merge_where_there_are_no_keyed_lists(
-    target: dict[str, Any], patch: dict[str, Any]
-) -> None:
+def test_strategic_equals_merge_without_keyed_lists(target: dict[str, Any], patch: dict[str, Any]) -> None:
     """Without known field names both merges agree."""
     assert patches.strategic(target, patch) == patches.merge(target, patch)
 
@@ -154,8 +152,8 @@ def test_json_patch_operations(operation: dict[str, Any], result: Any) -> None:
         "add",
     ],
 )
-def test_json_patch_that_cannot_be_done(operation: Any) -> None:
-    """A wrong operation is refused as invalid."""
+def test_invalid_json_patch(operation: Any) -> None:
+    """An impossible operation is refused as invalid."""
     with pytest.raises(statuses.ApiError) as refused:
         patches.json_patch({"a": [1], "s": "text"}, [operation])
     assert refused.value.code == 422
@@ -189,8 +187,8 @@ class Applied:
         return {name: value for name, value in self.live.items() if name != "metadata"}
 
 
-def test_apply_removes_what_is_no_longer_said() -> None:
-    """Only the manager's own former fields go."""
+def test_apply_removes_fields_no_longer_applied() -> None:
+    """Only the manager's own former fields are removed."""
     thing = Applied(data={"foreign": "f"})
     thing.apply("one", data={"a": "1", "b": "2"})
     assert thing.apply("one", data={"a": "1"}) == {"data": {"foreign": "f", "a": "1"}}
@@ -216,8 +214,8 @@ def test_apply_by_force_takes_over() -> None:
     assert thing.apply("two", data={}) == {"data": {"b": "1"}}
 
 
-def test_apply_shared_field_stays_with_the_other() -> None:
-    """A field that both applied stays when one stops saying it."""
+def test_shared_field_stays_while_another_applies_it() -> None:
+    """A field that both applied stays when one stops applying it."""
     thing = Applied()
     thing.apply("one", data={"a": "1"})
     thing.apply("two", data={"a": "1"})

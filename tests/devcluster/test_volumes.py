@@ -172,8 +172,8 @@ def test_missing_item_keeps_the_pod_waiting(api: testing.Client) -> None:
     assert "references non-existent key" in mount_problem(api, "p")
 
 
-def test_unsupported_volume_says_so(api: testing.Client) -> None:
-    """A kind of volume that needs more than this host is not pretended."""
+def test_unsupported_volume_is_an_error(api: testing.Client) -> None:
+    """A volume type that needs more than this host is refused."""
     api.create("pods", with_volume("p", "true", {"nfs": {"server": "s", "path": "/"}}, {"mountPath": "/s"}))
     assert "unsupported volume type nfs" in mount_problem(api, "p")
 
@@ -190,7 +190,7 @@ def test_empty_dir_is_shared_and_goes_with_the_pod(api: testing.Client, cluster:
     assert not (cluster.data_dir / "pods" / uid).exists()
 
 
-def test_nested_mounts(api: testing.Client, tmp_path: Path) -> None:
+def test_nested_mounts_are_visible(api: testing.Client, tmp_path: Path) -> None:
     """A volume mounted inside another one is not hidden by it."""
     (tmp_path / "outer").mkdir()
     (tmp_path / "inner").mkdir()

@@ -74,7 +74,7 @@ def test_leaving_the_selection_looks_like_a_deletion(api: testing.Client) -> Non
     assert seen == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "b")]
 
 
-def test_other_namespaces_are_not_seen(api: testing.Client) -> None:
+def test_watch_is_limited_to_its_namespace(api: testing.Client) -> None:
     """A watch of one namespace is silent about the others; one over all is not."""
     start = version(api)
     api.call("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"generateName": "foreign-"}})
@@ -113,7 +113,7 @@ def test_bookmarks_come_when_asked_for(api: testing.Client, monkeypatch: pytest.
     assert int(event["object"]["metadata"]["resourceVersion"]) >= int(query["resourceVersion"])
 
 
-def test_too_old_version_is_an_error_event(own: testing.Client) -> None:
+def test_expired_version_is_an_error_event(own: testing.Client) -> None:
     """After a compaction a watch from before it answers 200 with one ERROR event of code 410."""
     old = version(own)
     own.call("POST", "/devcluster/v1/compact")
@@ -131,8 +131,8 @@ def test_running_watch_survives_a_compaction(own: testing.Client) -> None:
         assert brief(next(events)) == ("ADDED", "a")
 
 
-def test_nonsense_is_refused(api: testing.Client) -> None:
-    """A version that is no number and streaming lists are refused, as older servers do."""
+def test_invalid_watch_parameters_are_refused(api: testing.Client) -> None:
+    """A version that is not a number and streaming lists are refused, as older servers do."""
     assert api.get("configmaps", watch="1", resourceVersion="soon")["code"] == 400
     assert api.get("configmaps", watch="1", sendInitialEvents="true")["code"] == 422
     assert api.get("configmaps", watch="1", timeoutSeconds="soon")["code"] == 400

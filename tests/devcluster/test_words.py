@@ -61,8 +61,8 @@ def test_label_selectors(selector: str, matching: dict[str, str], other: dict[st
 
 
 @pytest.mark.parametrize("selector", ["a=b=c", "a in 1", "(", "a in (1", "a b"])
-def test_nonsense_selectors(selector: str) -> None:
-    """What cannot be parsed is a bad request, not an empty list."""
+def test_invalid_selectors_are_bad_requests(selector: str) -> None:
+    """A selector that cannot be parsed is a bad request, not an empty list."""
     with pytest.raises(statuses.ApiError) as refused:
         watches.selector(selector)
     assert refused.value.code == 400
@@ -109,15 +109,15 @@ def test_quantities(text: object, thousandths: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "1 Gi", "1gi", "0x1", "1e", None, "1Gi1"])
-def test_quantities_that_are_none(text: object) -> None:
+def test_invalid_quantities_are_bad_requests(text: object) -> None:
     """Anything else is a bad request."""
     with pytest.raises(statuses.ApiError):
         quotas.parse(text)
 
 
 @given(amount=st.integers(0, 10**18), resource=st.sampled_from(["cpu", "memory", "pods"]))
-def test_canonical_quantities_mean_the_same(amount: int, resource: str) -> None:
-    """Another way to write the same amount, and only one such way."""
+def test_canonical_form_keeps_the_value(amount: int, resource: str) -> None:
+    """The canonical form has the same value and is unique."""
     for text in (f"{amount}m", quotas.show(amount, resource)):
         written = quotas.canonical(text)
         assert quotas.parse(written) == amount
@@ -125,7 +125,7 @@ def test_canonical_quantities_mean_the_same(amount: int, resource: str) -> None:
 
 
 @given(amount=st.integers(0, 10**18), resource=st.sampled_from(["cpu", "memory", "pods"]))
-def test_shown_quantities_mean_the_same(amount: int, resource: str) -> None:
+def test_shown_quantities_parse_back(amount: int, resource: str) -> None:
     """Showing and parsing again loses nothing."""
     assert quotas.parse(quotas.show(amount, resource)) == amount
 
@@ -144,8 +144,8 @@ def test_requests_of_a_pod() -> None:
     assert quotas.of_pod({"spec": spec}, "limits") == {"cpu": 2000, "memory": 1024_000}
 
 
-def test_what_a_node_lacks() -> None:
-    """The first resource that is too little is named with its amounts, one that a node does not have too."""
+def test_shortage_names_the_first_missing_resource() -> None:
+    """The first insufficient resource with its amounts, also one that the node does not have."""
     node = nodeobjects.node_object(nodeobjects.NodeSpec("n", cpus=2, memory_mb=1))
 
     def pod(**requests: str) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def test_variable_expansion(text: str, result: str) -> None:
 
 
 @given(st.text("$()AB x", max_size=20))
-def test_expansion_without_variables_only_halves_dollars(text: str) -> None:
+def test_expansion_without_variables_unescapes_dollars(text: str) -> None:
     """Nothing but doubled dollar signs changes when no variable is known."""
     assert containers.expand(text, {}).replace("$", "") == text.replace("$", "")
 
@@ -211,8 +211,8 @@ def test_paths(path: str, expected: tuple[str, str | None, str, str]) -> None:
         "/apis/apps/v1",
     ],
 )
-def test_paths_to_nowhere(path: str) -> None:
-    """What does not name something served is 404."""
+def test_unknown_paths_are_404(path: str) -> None:
+    """Paths that name nothing served are 404."""
     with pytest.raises(statuses.ApiError) as refused:
         apirequests.target_of(path, kindtable.Registry())
     assert refused.value.code == 404
@@ -260,7 +260,7 @@ def test_protobuf_of_other_kinds_is_refused() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_protobuf_garbage_is_a_bad_request(data: bytes) -> None:
+def test_invalid_protobuf_is_a_bad_request(data: bytes) -> None:
     """Any bytes are decoded or refused, never a crash."""
     with only_refusals(400, 415):
         assert isinstance(protobuf.decode(protobuf.MAGIC + data), dict)
@@ -280,8 +280,8 @@ def ended(code: int, reason: str = "") -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason}}
 
 
-def test_status_column() -> None:
-    """The words people know from kubectl."""
+def test_status_column_is_kubectls() -> None:
+    """The words known from kubectl."""
     running: dict[str, Any] = {"running": {}}
     assert shown("Pending") == "Pending"
     assert shown("Running", running) == "Running"
@@ -312,8 +312,8 @@ CODES = st.lists(st.sampled_from([None, 0, 1, 137]), min_size=1, max_size=4)
 
 
 @given(codes=CODES, over=st.booleans())
-def test_phase_follows_from_the_containers(codes: list[int | None], over: bool) -> None:
-    """A pod succeeds when all containers did, fails when one did not, and is over only when all are."""
+def test_phase_is_derived_from_containers(codes: list[int | None], over: bool) -> None:
+    """A pod succeeds if all containers did, fails if one did not, and ends when all have."""
     state = podstatus.PodState([], over=over)
     for number, code in enumerate(codes):
         one = podstatus.ContainerState(f"c{number}", "image")

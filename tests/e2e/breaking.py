@@ -1,4 +1,4 @@
-"""The dev cluster's own interface for what goes wrong on purpose; other clusters have none."""
+"""The dev cluster's fault API, which other clusters lack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock_lab import spec, testing
 
 
 class DevCluster:
-    """Sets faults while it is entered; the cluster is whole again afterwards."""
+    """Sets faults; clears them at the end of the block."""
 
     def __init__(self, lab: testing.RunningLab) -> None:
         if testing.kubernetes() != spec.DEV:
@@ -37,7 +37,7 @@ class DevCluster:
         self.leave()
 
     def leave(self) -> None:
-        """Go, and leave the faults as they are."""
+        """Close the connection without clearing the faults."""
         self._http.close()
 
     def set(self, what: str, fault: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong on either kind of cluster: on the dev cluster by a fault, on a real one truly."""
+"""Faults on either kind of cluster: simulated on the dev cluster, real on a real one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refusing_rank(lab: Lab, rank: int, message: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _policy(lab: Lab, rank: int, message: str) -> Iterator[None]:
-    """A ValidatingAdmissionPolicy; the API server takes a moment to obey it."""
+    """A ValidatingAdmissionPolicy; it takes effect after a moment."""
     labels = "object.metadata.labels"
     expression = f"!has({labels}) || !('{LABEL}' in {labels}) || {labels}['{LABEL}'] != '{rank}'"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
@@ -70,7 +70,7 @@ def _policy(lab: Lab, rank: int, message: str) -> Iterator[None]:
 
 
 def pod(name: str, *, node: str, labels: dict[str, str] | None = None, gpus: int = 0) -> Json:
-    """Somebody else's pod, which sleeps."""
+    """A foreign pod, which sleeps."""
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
     container = {
         "name": "c",
@@ -88,8 +88,8 @@ def pod(name: str, *, node: str, labels: dict[str, str] | None = None, gpus: int
 
 @contextlib.contextmanager
 def foreign_pod(lab: Lab, name: str, *, node: str, gpus: int) -> Iterator[None]:
-    """A pod that is nobody's job, running; made anew when its kubelet refuses it, which has not counted the
-    GPUs of an earlier pod as free yet.
+    """A running foreign pod; created again if its kubelet refuses it because it still counts the GPUs of an
+    earlier pod.
     """
     manifest = json.dumps(pod(name, node=node, gpus=gpus))
     lab.run(("kubectl", "apply", "-f", "-"), stdin=manifest)
@@ -110,7 +110,7 @@ def foreign_pod(lab: Lab, name: str, *, node: str, gpus: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_node(lab: Lab, node: str) -> Iterator[None]:
-    """The node is not there any more, and comes back afterwards."""
+    """Delete the node; it comes back afterwards."""
     if not is_real():
         with breaking.DevCluster(lab) as cluster:
             cluster.set(f"nodes/{node}", {"gone": True})
@@ -124,20 +124,20 @@ def without_node(lab: Lab, node: str) -> Iterator[None]:
 
 
 def bring_back(lab: Lab, node: str) -> None:
-    """A kubelet registers its node when it starts, and only then."""
+    """Restart the kubelet, which registers its node only at its start."""
     os.kill(pid_of(lab, f"kubelet-{node}"), signal.SIGKILL)
     testing.lab_command(lab.place, "up")
 
 
 def pid_of(lab: Lab, name: str) -> int:
-    """The process of one part of the lab."""
+    """The process of a component."""
     status = json.loads(lab.penstock("lab", "status", "--format", "json", check=False).stdout)
     return next(int(part["pid"]) for part in status["components"] if part["name"] == name)
 
 
 @contextlib.contextmanager
 def standing_still(lab: Lab, node: str) -> Iterator[Callable[[], None]]:
-    """The node's kubelet does nothing, and nobody has noticed; call what is given to let it go on."""
+    """Stop the node's kubelet unnoticed; the yielded function continues it."""
     if not is_real():
         with breaking.DevCluster(lab) as cluster:
             cluster.set(f"nodes/{node}", {"stopped": True})
@@ -153,7 +153,7 @@ def standing_still(lab: Lab, node: str) -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def without_image(lab: Lab, image: str) -> Iterator[None]:
-    """That image cannot be pulled; a real registry just does not have it."""
+    """Make the image unpullable; a real registry does not have it."""
     if is_real():
         yield
         return
@@ -164,7 +164,7 @@ def without_image(lab: Lab, image: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusing_node(lab: Lab, node: str) -> Iterator[None]:
-    """The node's kubelet refuses every pod: only the dev cluster can do that on demand."""
+    """Make the node's kubelet refuse every pod; possible on the dev cluster only."""
     with breaking.DevCluster(lab) as cluster:
         cluster.set(f"nodes/{node}", {"reject": "OutOfcpu"})
         yield

@@ -1,4 +1,4 @@
-"""Labs for the end-to-end tests: one for the whole session, taken down whatever happens."""
+"""Labs for the end-to-end tests: one for the whole session, always taken down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.fixture(scope="session", autouse=True)
 def _lab_possible() -> None:
-    """Skip everything here, with the reason, where no lab can be made."""
+    """Skip all tests, with the reason, if no lab can be made."""
     reason = testing.missing()
     if reason:
         pytest.skip(reason)
@@ -26,14 +26,14 @@ def _lab_possible() -> None:
 
 @pytest.fixture(autouse=True)
 def _faults_are_the_dev_clusters(request: pytest.FixtureRequest) -> None:
-    """Tests that make the cluster lie need the one that can; real outages are in tests/conformance."""
+    """Tests with simulated faults need the dev cluster; real outages are in tests/conformance."""
     if "faults" in request.fixturenames and testing.kubernetes() != spec.DEV:
         pytest.skip("only the dev cluster has faults on demand")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that has failed has said enough."""
+    """No invariant check after a failed test."""
     report = yield
     if report.when == "call":
         item.stash[FAILED] = report.failed
@@ -42,9 +42,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True)
 def _both_worlds_agree(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test on the shared lab that passes ends with a proof of the invariants, whatever it was about.
+    """Every passed test on the shared lab ends with a check of the invariants.
 
-    One that fails takes its jobs with it: the next test would wait for their room in vain.
+    The jobs of a failed one are cancelled: the next test would wait for their room.
     """
     yield
     if "lab" not in request.fixturenames or FAILED not in request.node.stash:
@@ -57,7 +57,7 @@ def _both_worlds_agree(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def end_all_jobs(running: testing.RunningLab) -> None:
-    """As far as that is possible: what failed may be just that."""
+    """Best effort: this may be what has failed."""
     running.run(("scancel", "--partition=gpu"), check=False)
     running.run(("scancel", "--partition=cpu"), check=False)
     with contextlib.suppress(AssertionError):
@@ -66,13 +66,13 @@ def end_all_jobs(running: testing.RunningLab) -> None:
 
 @pytest.fixture(scope="session")
 def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
-    """The whole thing: Slurm, a cluster, penstockd and hooks."""
+    """A complete lab: Slurm, a cluster, penstockd and hooks."""
     return shared_lab
 
 
 @pytest.fixture(scope="session")
 def stormy_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
-    """A lab whose penstockd meets the API, whichever it is, through the fault proxy."""
+    """A lab whose penstockd uses the fault proxy, on either kind of cluster."""
     with labs.kept_for_all(request.config, "--fault-proxy") as running:
         request.config.stash[labs.STORMY] = running
         yield running
@@ -80,7 +80,7 @@ def stormy_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
 
 @pytest.fixture
 def switch(stormy_lab: testing.RunningLab) -> Iterator[controlsocket.Control]:
-    """Faults on demand; none is left."""
+    """The fault proxy's control; cleared afterwards."""
     found = controlsocket.Control(stormy_lab.place.fault_proxy_control)
     found.seed(7)
     yield found
@@ -89,14 +89,14 @@ def switch(stormy_lab: testing.RunningLab) -> Iterator[controlsocket.Control]:
 
 @pytest.fixture(scope="session")
 def slurm_lab() -> Iterator[testing.RunningLab]:
-    """Slurm alone, without the bridge: for tests of the lab itself."""
+    """Plain Slurm without the bridge, for tests of the lab itself."""
     with testing.temporary_lab("--no-bridge") as running:
         yield running
 
 
 @pytest.fixture
 def place() -> Iterator[paths.LabPaths]:
-    """Room for a lab of a test's own, empty again afterwards."""
+    """Paths for a test's own lab, removed afterwards."""
     made = testing.new_place()
     yield made
     testing.lab_command(made, "down", "--force", check=False)

@@ -1,4 +1,4 @@
-"""A lab whose penstockd is run from what the site file renders, as a site runs it, and not by the lab."""
+"""A lab whose penstockd is run from rendered manifests, as at a site, and not by the lab."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NODE = "n1"
 
 
 def stop(lab: testing.RunningLab, name: str) -> None:
-    """Take one of the lab's daemons down; `penstock lab restart` brings it back."""
+    """Stop one of the lab's daemons; `penstock lab restart` starts it again."""
     components = all_components(lab.place, spec.load(lab.place))
     supervision.Supervisor(lab.place).stop(next(each for each in components if each.name == name))
 
 
 def document_of(lab: testing.RunningLab) -> dict[str, Any]:
-    """The lab's own site file, to be changed."""
+    """The lab's site file as a mutable document."""
     found: dict[str, Any] = yamlreader.read(lab.place.site_yaml.read_bytes()).data
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # a deep copy
 
@@ -47,7 +47,7 @@ def api_of(lab: testing.RunningLab) -> str:
 
 
 def programs() -> list[str]:
-    """All that penstock is run from on this machine: interpreter, packages, Slurm's commands."""
+    """The paths that penstock needs on this machine: interpreter, packages, Slurm's commands."""
     interpreter = Path(sys.executable).resolve()
     found = {"/usr", "/etc/passwd", "/etc/group", sys.prefix, str(Path(penstock.__file__).parents[1])}
     if not interpreter.is_relative_to("/usr"):
@@ -56,7 +56,7 @@ def programs() -> list[str]:
 
 
 def deployment_site(lab: testing.RunningLab) -> Path:
-    """penstockd in a pod on the lab's first node, made of this machine's own files."""
+    """penstockd in a pod on the lab's first node, with this machine's files."""
     document = document_of(lab)
     account = {"service_account_dir": str(lab.place.etc / "account")}
     document["kubernetes"] |= {"access": "in-cluster", "api": api_of(lab)}
@@ -79,7 +79,7 @@ def deployment(lab: testing.RunningLab) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def pod_by_hand(lab: testing.RunningLab) -> Iterator[None]:
-    """The dev cluster has no Deployment controller: the pod's one container, run here as it is written."""
+    """The dev cluster has no Deployment controller: run the pod's one container here."""
     spec_ = deployment(lab)["spec"]["template"]["spec"]
     (container,) = spec_["containers"]
     for volume in spec_["volumes"]:

@@ -1,4 +1,4 @@
-"""A Slurm that nobody rendered: its files are written as administrators write them, with hooks of its own."""
+"""A Slurm not configured by Penstock: files in administrators' style, and its own hooks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = (
 
 @contextlib.contextmanager
 def foreign_site() -> Iterator[plainsite.PlainSite]:
-    """The plain site, with configuration files in another hand."""
+    """The plain site with differently written configuration files."""
     with plainsite.plain_site() as site:
         log = epilog_log(site)
         for name, text in (("epilog.sh", EPILOG.format(log=log)), ("task.sh", TASK_PROLOG)):
@@ -53,12 +53,12 @@ def _continued(row: str) -> str:
 
 
 def epilog_log(site: plainsite.PlainSite) -> Path:
-    """Where the site's Epilog notes every job."""
+    """The file to which the site's Epilog appends every job."""
     return site.lab.place.directory / "site-epilog.log"
 
 
 def world(site: plainsite.PlainSite) -> dict[str, Any]:
-    """Every file with its times, every daemon's process, every object with its version."""
+    """Files with their times, daemons' processes, objects with their versions."""
     place = site.lab.place
     found: dict[str, Any] = {f"process {name}": pid for name, pid in labs.pids(place).items()}
     for folder in (place.etc, place.libexec, place.installed, place.gpu_devices):
@@ -74,7 +74,7 @@ def world(site: plainsite.PlainSite) -> dict[str, Any]:
 
 
 def dry(site: plainsite.PlainSite, command: str) -> testing.Result:
-    """The command with --dry-run; AssertionError when anything is different afterwards."""
+    """Run the command with --dry-run; raises AssertionError if it changed anything."""
     before = world(site)
     done = site.penstock(command, "--dry-run", check=False)
     after = world(site)

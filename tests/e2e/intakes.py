@@ -1,4 +1,4 @@
-"""An intake of a test's own on the lab's Slurm: its folder, its settings, a process to be killed at will."""
+"""A test's own intake on the lab's Slurm: folder, settings and process."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ for number, name in enumerate(names):
         os.rename(hidden, os.path.join(folder, name))
     time.sleep(float(pause))
 """
-"""Writes files into a folder, every other one under a hidden name first."""
+"""Writes files into a folder, every second one under a hidden name first."""
 
 
 class OwnIntake:
-    """`penstock intake` with a folder of its own; start and kill it as often as you like."""
+    """`penstock intake` with its own folder; can be started and killed repeatedly."""
 
     def __init__(
         self, lab: testing.RunningLab, folder: Path, base: Path, prefix: Sequence[str] = (), **choices: Any
@@ -78,14 +78,14 @@ class OwnIntake:
         return self.log.exists() and self.log.read_text().count(" watches ") >= self.starts
 
     def kill(self) -> None:
-        """SIGKILL, as the kernel or an impatient person would send it."""
+        """Send SIGKILL."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(20)
             self.process = None
 
     def stop(self) -> int:
-        """SIGTERM, as a service manager would; the exit code."""
+        """Send SIGTERM; returns the exit code."""
         assert self.process is not None
         self.process.terminate()
         code = self.process.wait(30)
@@ -98,7 +98,7 @@ class OwnIntake:
         return self.submit / name
 
     def said(self) -> status.Inbox:
-        """The inbox as it was written last."""
+        """The current inbox."""
         return msgspec.json.decode((self.base / "inbox.json").read_bytes(), type=status.Inbox)
 
     def problem(self) -> str:
@@ -108,16 +108,16 @@ class OwnIntake:
             return ""
 
     def filed(self, which: str) -> dict[str, Path]:
-        """What is in processed/ or failed/, by name."""
+        """The files in processed/ or failed/, by name."""
         return {path.name: path for path in self.folder.glob(f"{which}/*/*")}
 
     def idle(self) -> bool:
-        """Whether nothing lies in submit/ and nothing is in hand."""
+        """Whether submit/ is empty and no file is claimed."""
         return not any(self.submit.iterdir()) and not list(self.folder.glob(".work/*/*"))
 
     def jobs(self) -> list[tuple[str, str]]:
-        """Number and script name of every job that came of this intake, as slurmctld remembers them now, or
-        did when it was asked before: it forgets them some minutes after their end.
+        """Id and script name of every job of this intake, from slurmctld now or at an earlier call: it
+        forgets jobs some minutes after their end.
         """
         argv = ("squeue", "--noheader", "--all", "--states=all", "--format=%F|%o")
         lines = (line.partition("|") for line in self.lab.run(argv).stdout.splitlines())
@@ -127,7 +127,7 @@ class OwnIntake:
 
 @contextlib.contextmanager
 def own_intake(lab: testing.RunningLab, *, folder: Path | None = None, **choices: Any) -> Iterator[OwnIntake]:
-    """An intake that runs within and is gone afterwards."""
+    """An intake that runs within the block."""
     name = secrets.token_hex(4)
     base = lab.place.directory / f"intake-{name}"
     base.mkdir(mode=0o755)

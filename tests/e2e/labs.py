@@ -1,4 +1,4 @@
-"""What the tests of the lab share: a sleep nobody else sleeps, and looks at what a lab has or leaves."""
+"""Shared by the tests of the lab: a recognisable sleep, and the processes and files of a lab."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from penstock_lab import paths, processes, state, supervision, testing
 
 LONG = str(10_000_000 + os.getpid())
-"""Seconds of a sleep that nobody else on this machine sleeps."""
+"""A duration that identifies our sleep processes on this machine."""
 SLEEP = f"#!/bin/sh\nsleep {LONG}\n"
 STORMY = pytest.StashKey[testing.RunningLab]()
-"""The lab behind the fault proxy that this process has, if it has one."""
+"""This process's lab with the fault proxy, if any."""
 RUNNING = pytest.StashKey[list[testing.RunningLab]]()
-"""The labs that this process keeps for all its tests."""
+"""This process's shared labs."""
 GUEST = "games"
-"""A user that every Debian has and nobody works as."""
+"""A system user of every Debian."""
 
 
 def pids(place: paths.LabPaths) -> dict[str, int | None]:
@@ -34,7 +34,7 @@ def kill(place: paths.LabPaths, name: str) -> None:
 
 
 def left_behind(place: paths.LabPaths) -> list[str]:
-    """Every process that has to do with the lab, by its arguments or by what it holds open."""
+    """The lab's processes, by arguments or open files."""
     text = str(place.directory)
     return [
         " ".join(process.argv)
@@ -46,7 +46,7 @@ def left_behind(place: paths.LabPaths) -> list[str]:
 
 @contextlib.contextmanager
 def kept_for_all(config: pytest.Config, *options: str) -> Iterator[testing.RunningLab]:
-    """A lab that the tests of this process share until the end."""
+    """A lab shared by the tests of this process."""
     with testing.temporary_lab(*options) as running:
         config.stash.setdefault(RUNNING, []).append(running)
         yield running
@@ -54,7 +54,7 @@ def kept_for_all(config: pytest.Config, *options: str) -> Iterator[testing.Runni
 
 
 def leave_no_pod(config: pytest.Config) -> None:
-    """Whoever leaves one on the labs that all share takes room from the tests that come after it."""
+    """Pods left on shared labs take room from later tests."""
     for running in config.stash.get(RUNNING, []):
         for last in testing.looks(60):
             listed = running.run(("kubectl", "get", "pods", "-A", "-o", "name")).stdout.split()

@@ -1,4 +1,4 @@
-"""A site before Penstock: a lab whose Slurm has no bridge but its own job_submit.lua, and a Kubernetes."""
+"""A site before Penstock: a lab without bridge, with its own job_submit.lua, and a Kubernetes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ return slurm.SUCCESS
 """
 IMAGE = localimages.USERLAND
 NEW_NODE = "n2"
-"""Kubernetes has it, and this Slurm does not know it yet."""
+"""A Kubernetes node that this Slurm does not have yet."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlainSite:
-    """The lab, and where its site file is going to be."""
+    """The lab and the path of its future site file."""
 
     lab: testing.RunningLab
     file: Path
@@ -54,7 +54,7 @@ class PlainSite:
         return self.lab.place.etc
 
     def penstock(self, *words: str, check: bool = True) -> testing.Result:
-        """Run a command about this site."""
+        """Run a penstock command for this site."""
         return self.lab.penstock(*words, "--site", str(self.file), check=check)
 
     def init(self) -> testing.Result:
@@ -85,7 +85,7 @@ class PlainSite:
         return self.penstock("init", "--yes", "--nas", str(place.nas), "--image", IMAGE, *words)
 
     def add_new_node(self) -> None:
-        """Write the node that only Kubernetes knows into the site file: its slurmd runs on this machine."""
+        """Add the node that only Kubernetes has to the site file; its slurmd runs on this machine."""
         node = next(each for each in spec.load(self.lab.place).node_specs if each.name == NEW_NODE)
         group = (
             f"  virtual:\n    nodes: {NEW_NODE}\n    size: kubernetes\n"
@@ -97,20 +97,20 @@ class PlainSite:
 
     @property
     def _penstockd_kubeconfig(self) -> Path:
-        """The dev cluster knows two fixed tokens; a real one makes one for us."""
+        """The dev cluster has two fixed tokens; a real one issues one."""
         place = self.lab.place
         return (
             place.penstockd_kubeconfig if testing.kubernetes() == spec.DEV else place.etc / "made.kubeconfig"
         )
 
     def files(self) -> dict[str, bytes]:
-        """Every file that installing could touch, but what penstockd and the lab write themselves."""
+        """Every file that an installation could change, without those that penstockd and the lab write."""
         folders = (self.etc, self.lab.place.libexec, self.lab.place.gpu_devices)
         found = (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
         return {str(path): path.read_bytes() for path in found if path != self.file}
 
     def objects(self) -> set[str]:
-        """Every object in the cluster that could be ours."""
+        """Every object in the cluster that could be Penstock's."""
         kinds = "namespaces,clusterroles,clusterrolebindings,priorityclasses"
         listed = self.lab.run(("kubectl", "get", kinds, "-o", "json")).stdout
         items: list[dict[str, Any]] = json.loads(listed)["items"]
@@ -119,7 +119,7 @@ class PlainSite:
 
 @contextlib.contextmanager
 def plain_site() -> Iterator[PlainSite]:
-    """The site; the lab is gone afterwards."""
+    """The site, with its lab removed afterwards."""
     with testing.temporary_lab("--nodes", "2") as lab:
         _take_the_bridge_out(lab)
         yield PlainSite(lab, lab.place.etc / "mine.yaml")

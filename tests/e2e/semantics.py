@@ -1,8 +1,8 @@
-"""What the tests of the semantics table share: the same script as a plain Slurm job and as a pod, and their
+"""Shared by the tests of docs/semantics.md: the same script as a plain Slurm job and as a pod, and their
 records.
 
-Plain Slurm is the oracle. Jobs are submitted together and waited for together: a lab runs dozens at once, and
-a test that waits for one job after the other would take minutes.
+Plain Slurm is the oracle. Jobs are submitted and awaited together: a lab runs dozens at once, and waiting for
+them one by one would take minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ACCOUNTING = ("sacct", "--noheader", "--parsable2", "--allocations", "--format=J
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table: what is submitted."""
+    """A row of the table: what is submitted."""
 
     script: str = ""
     """Empty for --wrap, which has none."""
@@ -38,7 +38,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """How Slurm says that a job ended."""
+    """A job's end in Slurm."""
 
     state: str
     code: str
@@ -46,7 +46,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """All that a job has left: its record and the files in its folder, by name."""
+    """A job's record and the files in its folder, by name."""
 
     job_id: str
     record: Record
@@ -61,7 +61,7 @@ def folder(lab: Lab, name: str = "") -> Path:
 
 
 def submit(lab: Lab, row: Row, *, partition: str = PODS, cwd: Path) -> str:
-    """Submit from that folder; the job's id."""
+    """Submit from that folder; returns the job id."""
     argv = ["sbatch", "--parsable", f"--partition={partition}", *row.options]
     if row.script:
         script = cwd.parent / f"{cwd.name}.script"
@@ -71,7 +71,7 @@ def submit(lab: Lab, row: Row, *, partition: str = PODS, cwd: Path) -> str:
 
 
 def ended(lab: Lab, job_ids: Iterable[str]) -> dict[str, Record]:
-    """How those of the jobs that have ended did, according to the accounting; of an array, all its tasks."""
+    """The ends of those jobs that have ended, from the accounting; for arrays, of all tasks."""
     wanted = sorted(job_ids)
     lines = lab.run((*ACCOUNTING, f"--jobs={','.join(wanted)}")).stdout.splitlines()
     rows = [line.split("|") for line in lines]
@@ -86,7 +86,7 @@ def ended(lab: Lab, job_ids: Iterable[str]) -> dict[str, Record]:
 
 
 def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 180) -> dict[str, Record]:
-    """How all these jobs ended, once they have; TimeoutError that names those that have not."""
+    """Wait for all jobs; returns their ends, or raises TimeoutError with those that have not ended."""
     wanted = set(job_ids)
     found: dict[str, Record] = {}
     for _ in testing.looks(timeout):
@@ -102,17 +102,17 @@ def record(lab: Lab, job_id: str, *, timeout: float = 180) -> Record:
 
 
 def wait_until(true: Callable[[], object], what: str, *, timeout: float = 120) -> None:
-    """Poll; an AssertionError says what did not become true."""
+    """Poll; raises AssertionError with the condition's description."""
     assert any(true() for _ in testing.looks(timeout)), f"not within {timeout:g} s: {what}"
 
 
 def wait_for_text(file: Path, text: str, *, timeout: float = 120) -> None:
-    """The file is there and says so."""
+    """The file exists and contains the text."""
     wait_until(lambda: file.exists() and text in file.read_text(), f"{file} says {text!r}", timeout=timeout)
 
 
 def field(lab: Lab, job_id: str, name: str) -> str:
-    """A field of `scontrol show job` that has a line of its own, such as Comment; empty when absent."""
+    """A field of `scontrol show job` that has its own line, such as Comment; empty if absent."""
     for line in lab.run(("scontrol", "show", "job", job_id)).stdout.splitlines():
         if line.strip().startswith(f"{name}="):
             return line.strip().removeprefix(f"{name}=")
@@ -125,7 +125,7 @@ def pods(lab: Lab, job_id: str) -> list[Json]:
 
 
 def selected(lab: Lab, labels: str) -> list[Json]:
-    """The pods with these labels, asked for directly: a kubectl costs as much as a job."""
+    """The pods with these labels, by a direct request: kubectl costs as much as a job."""
     return list(api.cluster(Path(lab.env["KUBECONFIG"])).items(kinds.PODS, dict, labels=labels))
 
 
@@ -135,7 +135,7 @@ def requests(pod: Json) -> dict[str, str]:
 
 
 def twins(lab: Lab, rows: dict[str, Row]) -> dict[str, dict[str, Trace]]:
-    """Every row run by plain Slurm and as a pod, all at once: what each has left, by row and partition."""
+    """Run every row in plain Slurm and as a pod, all at once; returns the results by row and partition."""
     base = folder(lab, "twins")
     submitted: dict[tuple[str, str], tuple[str, Path]] = {}
     for partition in (PLAIN, PODS):

@@ -1,4 +1,4 @@
-"""Who of a lab listens where, as the kernel tells it."""
+"""The listening sockets of a lab's processes, from /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def listening(place: paths.LabPaths) -> dict[tuple[str, int], set[Address]]:
-    """Addresses by name and pid, of every process of the lab that listens somewhere."""
+    """Listening addresses of the lab's processes, by name and pid."""
     found: dict[tuple[str, int], set[Address]] = {}
     for process in teardown.belonging(place, processes.snapshot(), created_uid=None):
         held = set(processes.open_targets(process.pid))
@@ -23,7 +23,7 @@ def listening(place: paths.LabPaths) -> dict[tuple[str, int], set[Address]]:
 
 
 def reachable_from_outside(place: paths.LabPaths) -> dict[tuple[str, int], set[Address]]:
-    """Those of them that are not on loopback alone."""
+    """Those that are not on loopback."""
     return {
         who: addresses
         for who, addresses in listening(place).items()
@@ -32,7 +32,7 @@ def reachable_from_outside(place: paths.LabPaths) -> dict[tuple[str, int], set[A
 
 
 def _listeners(pid: int) -> Iterator[tuple[str, Address]]:
-    """Every listening socket in the network that the process sees."""
+    """Every listening socket in the process's network namespace."""
     for table in ("tcp", "tcp6"):
         for line in _lines(pid, table):
             fields = line.split()
@@ -48,7 +48,7 @@ def _lines(pid: int, table: str) -> list[str]:
 
 
 def _address(text: str) -> Address:
-    """The kernel shows words of four bytes, each the wrong way round."""
+    """The kernel prints words of four bytes in host byte order."""
     raw = bytes.fromhex(text)
     return ipaddress.ip_address(b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4)))
 

@@ -1,4 +1,4 @@
-"""What the tests of outages share: a lab whose API can be made to fail, and jobs that live through it."""
+"""Shared by the tests of outages: a lab with API faults, and jobs that survive them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRUE_END = semantics.Record("FAILED", "5:0")
 
 @dataclasses.dataclass(frozen=True)
 class LongJob:
-    """A job that runs until it is told to end, and then ends with code 5."""
+    """A job that runs until it is released, and then exits with code 5."""
 
     lab: Lab
     job_id: str
@@ -36,7 +36,7 @@ class LongJob:
     uids: tuple[str, ...]
 
     def is_untouched(self) -> bool:
-        """Its pods are the very same and nobody has asked for their end."""
+        """Its pods are the same and not Terminating."""
         now = semantics.pods(self.lab, self.job_id)
         untouched = not any("deletionTimestamp" in pod["metadata"] for pod in now)
         return untouched and uids(now) == self.uids
@@ -45,7 +45,7 @@ class LongJob:
         (self.folder / "stop").touch()
 
     def check_true_end(self, *, timeout: float = 180) -> None:
-        """Slurm's record and the output are those of the one container."""
+        """Slurm's record and the output are the container's."""
         found = semantics.record(self.lab, self.job_id, timeout=timeout)
         assert found == TRUE_END, f"{found}: {semantics.field(self.lab, self.job_id, 'Comment')}"
         output = (self.folder / "o").read_text()
@@ -54,7 +54,7 @@ class LongJob:
 
 
 def watched(lab: Lab, job_ids: list[str], folder: Path) -> list[LongJob]:
-    """Many jobs that run already, by one look."""
+    """Running jobs, checked in one query."""
     by_job = collections.defaultdict(list)
     for pod in all_pods(lab):
         by_job[pod["metadata"]["labels"]["penstock.dev/job-id"]].append(pod)
@@ -62,7 +62,7 @@ def watched(lab: Lab, job_ids: list[str], folder: Path) -> list[LongJob]:
 
 
 def all_untouched(jobs: list[LongJob]) -> bool:
-    """None of them has lost a pod, by one look."""
+    """None of them has lost a pod, checked in one query."""
     pods = all_pods(jobs[0].lab)
     living = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
     return all(job.uids and living.issuperset(job.uids) for job in jobs)
@@ -80,7 +80,7 @@ def uids(pods: list[semantics.Json]) -> tuple[str, ...]:
 
 
 def start(lab: Lab, *options: str) -> LongJob:
-    """Submit one and see it run."""
+    """Submit a job and wait until it runs."""
     folder = semantics.folder(lab, "storm")
     job_id = lab.sbatch(LOOP, "--output=o", *options, cwd=folder)
     semantics.wait_for_text(folder / "o", "begin")
@@ -88,7 +88,7 @@ def start(lab: Lab, *options: str) -> LongJob:
 
 
 def stays_so(holds: Callable[[], bool], *, seconds: float) -> None:
-    """It is true now and all the time."""
+    """The condition holds for the whole time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         assert holds()
@@ -96,9 +96,9 @@ def stays_so(holds: Callable[[], bool], *, seconds: float) -> None:
 
 
 def kill(lab: Lab, name: str) -> None:
-    """SIGKILL to a component of the lab; slurmctld is let go in peace.
+    """SIGKILL a component of the lab; slurmctld gets SIGTERM.
 
-    It writes its state every few seconds: killed, it forgets what is younger, and with it that jobs run.
+    It saves its state every few seconds: killed, it loses newer changes, such as the start of jobs.
     """
     record = supervision.read_record(lab.place, name)
     assert record is not None
@@ -107,13 +107,13 @@ def kill(lab: Lab, name: str) -> None:
 
 
 def restart(lab: Lab) -> None:
-    """Start what does not run, and leave all others alone."""
+    """Start the components that do not run."""
     lab.penstock("lab", "up", "--dir", str(lab.place.directory))
 
 
 @contextmanager
 def away(lab: Lab, name: str) -> Iterator[None]:
-    """The component is killed, and back afterwards."""
+    """Kill the component; it is restarted afterwards."""
     kill(lab, name)
     try:
         yield
@@ -122,7 +122,7 @@ def away(lab: Lab, name: str) -> Iterator[None]:
 
 
 def foreign_pod(name: str, node: str, *, gpus: int) -> semantics.Json:
-    """Somebody else's pod that takes GPUs of a node."""
+    """A foreign pod with GPUs of a node."""
     amount = {"nvidia.com/gpu": str(gpus)}
     container = {
         "name": "c",
@@ -139,12 +139,12 @@ def foreign_pod(name: str, node: str, *, gpus: int) -> semantics.Json:
 
 
 def hurry(lab: Lab, job_id: str) -> None:
-    """A job that was sent back or refused is tried now: how long Slurm lets it wait is not what is tested."""
+    """Start a requeued job now: Slurm's delay is not under test."""
     lab.wait_for(job_id, "PENDING", "COMPLETED")
     lab.run(("scontrol", "update", f"JobId={job_id}", "StartTime=now"), check=False)
 
 
 def drained(lab: Lab) -> list[str]:
-    """Nodes that Slurm keeps jobs from, with the reason."""
+    """Drained or down nodes with their reasons."""
     lines = lab.run(("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T %E")).stdout.splitlines()
     return [line for line in lines if "drain" in line or "down" in line]

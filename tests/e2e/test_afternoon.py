@@ -110,8 +110,8 @@ def keep_while_jobs_run(site: plainsite.PlainSite) -> None:
     testing.until(lambda: not site.lab.run(("squeue", "--noheader", "--partition=k8s,more")).stdout)
 
 
-def test_an_administrators_afternoon(site: plainsite.PlainSite) -> None:
-    """Nothing but what was agreed to is changed, and at the end every file is what it was, byte for byte."""
+def test_administrators_afternoon(site: plainsite.PlainSite) -> None:
+    """Only agreed changes are made, and at the end every file is restored byte for byte."""
     lab = site.lab
     before, objects = site.files(), site.objects()
     running = lab.sbatch(WAITING, "--partition=host", "--output=/dev/null")

@@ -49,7 +49,7 @@ def output_of(lab: Lab, job_id: str) -> str:
 
 
 @pytest.mark.parametrize("partition", ["gpu", "host"])
-def test_the_launcher_loads_no_library_of_the_users(lab: Lab, partition: str) -> None:
+def test_launcher_loads_no_user_library(lab: Lab, partition: str) -> None:
     """LD_PRELOAD reaches a plain job's first process, never the launcher; the job itself runs."""
     argv = ("env", f"LD_PRELOAD={BROKEN_LIBRARY}", "sbatch", "--parsable", f"--partition={partition}")
     job_id = lab.run_as_user(argv, stdin="#!/bin/sh\necho done\n").stdout.strip()
@@ -70,10 +70,8 @@ def send_twice(lab: Lab, job_id: str, entry: str) -> None:
 
 @pytest.mark.parametrize("array", [(), ("--array=3",)])
 @pytest.mark.parametrize("entry", [f"LD_PRELOAD={BROKEN_LIBRARY}", "SLURM_GET_USER_ENV=1"])
-def test_a_variable_that_is_sent_twice_does_not_get_past(
-    lab: Lab, entry: str, array: tuple[str, ...]
-) -> None:
-    """The job is ended in words before anything of it runs."""
+def test_variable_sent_twice_cancels_the_job(lab: Lab, entry: str, array: tuple[str, ...]) -> None:
+    """The job is cancelled with the reason before anything of it runs."""
     job_id = lab.sbatch("#!/bin/sh\necho done\n", "--hold", "--export=NONE", "--output=sent-%A.out", *array)
     send_twice(lab, job_id, entry)
     lab.run(("scontrol", "release", job_id))
@@ -83,8 +81,8 @@ def test_a_variable_that_is_sent_twice_does_not_get_past(
     assert not (lab.home / f"sent-{job_id}.out").exists()
 
 
-def test_such_a_variable_reaches_the_launcher_where_nobody_looks(lab: Lab) -> None:
-    """The control of the test above: the linker obeys the second of two in a plain job."""
+def test_variable_sent_twice_reaches_a_plain_job(lab: Lab) -> None:
+    """Control of the test above: the linker uses the second of two in a plain job."""
     script = "#!/bin/sh\necho done\n"
     job_id = lab.sbatch(script, "--hold", "--partition=host", "--export=ALL,LD_PRELOAD=")
     send_twice(lab, job_id, f"LD_PRELOAD={BROKEN_LIBRARY}")
@@ -92,8 +90,8 @@ def test_such_a_variable_reaches_the_launcher_where_nobody_looks(lab: Lab) -> No
     assert SAID_BY_THE_LOADER in output_of(lab, job_id)
 
 
-def test_put_aside_variables_come_back_in_the_pod(lab: Lab) -> None:
-    """Who names LD_LIBRARY_PATH in --export has it in the container, as before."""
+def test_stashed_variables_are_restored_in_the_pod(lab: Lab) -> None:
+    """LD_LIBRARY_PATH named in --export is in the container, as before."""
     script = '#!/bin/sh\necho "[$LD_LIBRARY_PATH] [$GLIBC_TUNABLES] [$PENSTOCK_GIVEN_LD_LIBRARY_PATH]"\n'
     argv = ("env", "GLIBC_TUNABLES=glibc.malloc.check=0", "sbatch", "--parsable")
     job_id = lab.run_as_user((*argv, "--export=ALL,LD_LIBRARY_PATH=/opt/mine"), stdin=script).stdout.strip()
@@ -184,16 +182,16 @@ def test_no_step_runs_beside_a_task_of_an_array(lab: Lab, unfiltered: Path) -> N
         lab.run(("scancel", array))
 
 
-def test_such_steps_do_run_where_jobs_are_no_pods(lab: Lab) -> None:
-    """The control of the test above: a task epilog of the user's leaves its mark in a plain job."""
+def test_steps_run_in_unbridged_partitions(lab: Lab) -> None:
+    """Control of the test above: a user's task epilog leaves its mark in a plain job."""
     marker = lab.home / "ran"
     program = marking_program(lab, marker)
     lab.run_as_user(("srun", "--partition=host", f"--task-epilog={program}", "true"))
     assert marker.exists()
 
 
-def test_a_reservations_partition_decides(lab: Lab) -> None:
-    """A job that names no partition and goes where its reservation lies is prepared for that place."""
+def test_partition_of_slurm_reservation_decides(lab: Lab) -> None:
+    """A job without a partition in a Slurm reservation is prepared for the reservation's partition."""
     what = ("ReservationName=attack", "StartTime=now", "Duration=10", f"Users={lab.user}")
     where = ("NodeCnt=1", "PartitionName=host", "Flags=OVERLAP,IGNORE_JOBS")
     lab.run(("scontrol", "create", "reservation", *what, *where))
@@ -208,14 +206,14 @@ def test_a_reservations_partition_decides(lab: Lab) -> None:
 
 
 def test_roots_jobs_are_refused(lab: Lab) -> None:
-    """A pod of uid 0 is nobody's wish unless the site says so."""
+    """Pods of uid 0 need the site's permission."""
     result = lab.run(("sbatch", "--wrap", "id"), check=False)
     assert result.returncode != 0
     assert "root's jobs do not run as pods" in result.stderr
 
 
-def test_the_mark_of_a_prepared_job_cannot_be_forged(lab: Lab, running: str) -> None:
-    """AdminComment is not the owner's to write."""
+def test_mark_of_prepared_jobs_cannot_be_forged(lab: Lab, running: str) -> None:
+    """Owners cannot write AdminComment."""
     argv = ("scontrol", "update", f"JobId={running}", "AdminComment=penstock")
     assert lab.run_as_user(argv, check=False).returncode != 0
 
@@ -236,8 +234,8 @@ def forgeries(folder: Path) -> tuple[str, ...]:
     return (*named, f"--chdir={script.parent}", "--output=/dev/null", str(script))
 
 
-def test_no_text_of_a_jobs_forges_what_penstockd_reads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that was never prepared says in every text it has that it was, and that it has other nodes."""
+def test_job_texts_cannot_forge_fields(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unprepared job claims in all its texts that it was prepared and has other nodes."""
     folder = semantics.folder(lab, "forged")
     argv = ("sbatch", "--parsable", "--partition=host", "--job-name=plain", *forgeries(folder))
     job_id = lab.run_as_user(argv, cwd=folder).stdout.strip()
@@ -255,8 +253,8 @@ def test_no_text_of_a_jobs_forges_what_penstockd_reads(lab: Lab, monkeypatch: py
 
 
 @pytest.mark.parametrize("option", ["--job-name", "--wckey", "--account"])
-def test_a_line_break_before_the_nodes_is_refused(lab: Lab, option: str) -> None:
-    """What scontrol prints before a job's nodes could put other nodes there."""
+def test_control_characters_before_the_nodes_are_refused(lab: Lab, option: str) -> None:
+    """What scontrol prints before a job's nodes could otherwise forge nodes."""
     done = lab.run_as_user(("sbatch", f"{option}={FORGED}", "--wrap", "true"), check=False)
     assert done.returncode != 0
     assert "has a control character in it" in done.stderr
@@ -282,8 +280,8 @@ def test_hostile_names_and_comments_stay_text(lab: Lab, options: tuple[str, ...]
     assert lab.accounted(job_id) == ["COMPLETED", "0:0"]
 
 
-def test_a_hostile_environment_arrives_or_stays_out(lab: Lab) -> None:
-    """Line breaks and quotes arrive byte for byte, names that no shell takes stay out, nothing breaks."""
+def test_hostile_environment_is_passed_or_dropped(lab: Lab) -> None:
+    """Line breaks and quotes arrive byte for byte, names invalid in shells are dropped, nothing breaks."""
     script = '#!/bin/sh\nprintf "%s|" "$EVIL" "$LAST"; env | grep -c "^A.B=" ; echo "${#BIG}"\n'
     evil = "a\n'b'\n$(touch /tmp/x)\n\"; exit 3 #"
     assignments = (f"EVIL={evil}", "A.B=1", "BIG=" + "x" * 120_000, "LAST=end")
@@ -292,7 +290,7 @@ def test_a_hostile_environment_arrives_or_stays_out(lab: Lab) -> None:
     assert output_of(lab, job_id) == f"{evil}|end|0\n120000\n"
 
 
-def test_a_link_on_the_nas_leads_nowhere_else(lab: Lab) -> None:
+def test_symlinks_on_the_nas_do_not_escape(lab: Lab) -> None:
     """A folder that is a link to the node's own files is not mounted; the job says so or fails."""
     link = lab.home / "innocent"
     lab.run_as_user(("ln", "-sfn", "/etc", str(link)))
@@ -337,13 +335,13 @@ def ask_as_nobody(lab: Lab, *fields: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", ["admit", "release", "abandon"])
 def test_hook_requests_need_a_hook_uid(lab: Lab, running: str, verb: str) -> None:
-    """Nobody signs another's job off, or a node."""
+    """Users can neither release another's job nor a node."""
     answer = ask_as_nobody(lab, verb, "job", running, "node", "n1", "uid", "1", "restart", "0")
     assert answer[0] == "error"
     assert lab.job(running)["JobState"] == "RUNNING"
 
 
-def test_others_learn_nothing_of_a_job(lab: Lab, running: str) -> None:
+def test_job_details_are_private(lab: Lab, running: str) -> None:
     """Pods, nodes, image and times are shown to the owner and to administrators."""
     own = json.loads(lab.run_as_user(("penstock", "show", running, "--format", "json")).stdout)
     assert own["jobs"][0]["pods"]
@@ -360,7 +358,7 @@ def test_another_user_cannot_read_output_secret_or_script(lab: Lab, running: str
     assert denied.returncode != 0
 
 
-def test_a_crowd_at_the_socket_stops_nobody_else(lab: Lab) -> None:
+def test_many_connections_do_not_block_others(lab: Lab) -> None:
     """300 silent connections and a slow writer of one user: another's job starts, runs and ends."""
     path = str(lab.place.penstockd_socket)
     crowd = [wire.connect(path, 20.0) for _ in range(300)]
@@ -376,8 +374,8 @@ def test_a_crowd_at_the_socket_stops_nobody_else(lab: Lab) -> None:
             sock.close()
 
 
-def test_too_large_a_message_is_refused(lab: Lab) -> None:
-    """Nobody makes penstockd hold more than a frame may have."""
+def test_oversized_message_is_refused(lab: Lab) -> None:
+    """Frames have a maximum size."""
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(20)
     with sock:

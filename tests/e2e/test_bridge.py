@@ -262,22 +262,22 @@ def test_steps_of_bridged_jobs_do_not_run_on_the_node(lab: Lab) -> None:
         (("sbatch", "/nonexistent.sh"), "Unable to open"),
     ],
 )
-def test_what_cannot_work_is_refused_at_submission(lab: Lab, argv: tuple[str, ...], words: str) -> None:
+def test_unsupported_jobs_are_refused_at_submission(lab: Lab, argv: tuple[str, ...], words: str) -> None:
     """One clear line, and no job."""
     result = lab.run_as_user(argv, check=False)
     assert result.returncode != 0
     assert words in result.stderr
 
 
-def test_a_malformed_directive_is_named_by_its_line(lab: Lab) -> None:
-    """The user sees which line to mend."""
+def test_malformed_directive_is_reported_with_its_line(lab: Lab) -> None:
+    """The user sees which line to correct."""
     script = "#!/bin/sh\n#SBATCH -n1\n#K8S_IMAGE pytorch\ntrue\n"
     result = lab.run_as_user(("sbatch",), stdin=script, check=False)
     assert result.returncode != 0
     assert 'line 3 of the script: "#K8S_IMAGE pytorch"' in result.stderr
 
 
-def test_a_queued_job_keeps_its_kind(lab: Lab) -> None:
+def test_queued_job_cannot_change_between_bridged_and_plain(lab: Lab) -> None:
     """An unwrapped script cannot be moved to where it would run on the node itself."""
     job_id = lab.sbatch("#!/bin/sh\ntrue\n", "--hold", "--partition=host")
     result = lab.run_as_user(("scontrol", "update", f"JobId={job_id}", "Partition=gpu"), check=False)
@@ -286,8 +286,8 @@ def test_a_queued_job_keeps_its_kind(lab: Lab) -> None:
     lab.run(("scancel", job_id))
 
 
-def test_nobody_launches_for_another(lab: Lab) -> None:
-    """A forged request from another user is refused by the kernel's word on who asks."""
+def test_users_cannot_launch_for_others(lab: Lab) -> None:
+    """A forged request is refused by the peer's uid from the kernel."""
     output = lab.home / "mine.out"
     job_id = lab.sbatch(until_told(lab, "mine"), f"--output={output}")
     wait_until_running(lab, job_id, "up", output)

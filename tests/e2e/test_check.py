@@ -94,8 +94,8 @@ def launcher(lab: Lab, job_id: str) -> processes.Identity:
     return found
 
 
-def test_a_lab_at_work_is_clean(lab: Lab) -> None:
-    """Jobs that run, a gang and an array: nothing to say, exit 0, and quickly."""
+def test_check_of_a_busy_lab_is_clean(lab: Lab) -> None:
+    """Running jobs, a gang and an array: no finding, exit 0, and quickly."""
     job_ids = [running_job(lab), running_job(lab, "--nodes=2")]
     began = time.monotonic()
     lab.check()
@@ -104,8 +104,8 @@ def test_a_lab_at_work_is_clean(lab: Lab) -> None:
     lab.run(("scancel", *job_ids))
 
 
-def test_orphans_are_found_with_their_evidence(lab: Lab, planted: None) -> None:
-    """A pod and a Secret of a job that never was."""
+def test_orphans_are_found(lab: Lab, planted: None) -> None:
+    """A pod and a Secret of a job that never existed."""
     apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": labels(lab, "999999")}})
     apply(lab, pod_of(lab, "999999", "n4"))
     assert kinds(lab) == {"freed-too-early", "orphan-pod", "orphan-secret"}
@@ -115,8 +115,8 @@ def test_orphans_are_found_with_their_evidence(lab: Lab, planted: None) -> None:
     assert "    Slurm does not know the job" in result.stdout
 
 
-def test_objects_of_another_slurm_are_somebody_elses(lab: Lab, planted: None) -> None:
-    """Their jobs are not ours to know."""
+def test_objects_of_another_slurm_are_ignored(lab: Lab, planted: None) -> None:
+    """Their jobs are unknown to this Slurm."""
     theirs = labels(lab, "999999") | {wellknown.LABEL_CLUSTER: "another"}
     apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": theirs}})
     pod = pod_of(lab, "999999", "n4")
@@ -125,15 +125,15 @@ def test_objects_of_another_slurm_are_somebody_elses(lab: Lab, planted: None) ->
     assert report(lab, *AT_ONCE, status=0) == []
 
 
-def test_a_pod_beyond_the_share_is_found(lab: Lab, planted: None) -> None:
-    """Somebody makes a pod in a running job's name."""
+def test_pod_exceeding_the_allocation_is_found(lab: Lab, planted: None) -> None:
+    """Somebody creates a pod in a running job's name."""
     job_id = running_job(lab, "--nodelist=n4", "--cpus-per-task=1")
     apply(lab, pod_of(lab, job_id, "n4"))
     assert kinds(lab) == {"more-than-its-share"}
     lab.run(("scancel", job_id))
 
 
-def test_a_node_with_less_than_was_given_is_found(lab: Lab) -> None:
+def test_overcommitted_node_is_found(lab: Lab) -> None:
     """The node shrinks under a job."""
     if testing.kubernetes() != spec.DEV:
         pytest.skip("a real kubelet says itself what it has")
@@ -164,8 +164,8 @@ def hold_room_for_nobody(lab: Lab) -> None:
     lab.wait_for(job_id, "CANCELLED")
 
 
-def test_room_held_for_nobody_is_found(lab: Lab, forgotten: None) -> None:
-    """Unless penstockd's own round, every 15 s, was there first: then it is tried once more."""
+def test_stale_reservation_is_found(lab: Lab, forgotten: None) -> None:
+    """Retried if penstockd's own sweep, every 15 s, comes first."""
     for _ in range(3):
         hold_room_for_nobody(lab)
         answer = lab.penstock("check", "--format", "json", *AT_ONCE, check=False)
@@ -175,8 +175,8 @@ def test_room_held_for_nobody_is_found(lab: Lab, forgotten: None) -> None:
     assert (answer.returncode, found) == (1, {"held-for-nobody"})
 
 
-def test_a_job_that_runs_without_running_is_found(lab: Lab) -> None:
-    """The pod has ended and Slurm does not hear of it."""
+def test_running_job_without_pod_is_found(lab: Lab) -> None:
+    """The pod has ended and Slurm is not told."""
     go = semantics.folder(lab, "check") / "go"
     job_id = running_job(lab, script=f"while [ ! -e {go} ]; do sleep 0.1; done")
     process = launcher(lab, job_id)
@@ -203,8 +203,8 @@ def told_in_vain(lab: Lab, job_id: str, *, text: str) -> processes.Identity:
     return process
 
 
-def test_a_record_that_is_not_the_containers_is_found(lab: Lab, forgotten: None) -> None:
-    """The launcher dies of something else than it was told."""
+def test_record_differing_from_the_container_is_found(lab: Lab, forgotten: None) -> None:
+    """The launcher exits with another code than the container."""
     job_id = running_job(lab)
     process = told_in_vain(lab, job_id, text="deleted from outside")
     processes.send(process, signal.SIGSEGV)
@@ -213,8 +213,8 @@ def test_a_record_that_is_not_the_containers_is_found(lab: Lab, forgotten: None)
     assert kinds(lab) == {"another-end"}
 
 
-def test_a_reason_that_was_lost_is_found(lab: Lab, forgotten: None) -> None:
-    """The comment is written over before the job ends."""
+def test_lost_reason_is_found(lab: Lab, forgotten: None) -> None:
+    """The comment is overwritten before the job ends."""
     job_id = running_job(lab)
     process = told_in_vain(lab, job_id, text="deleted from outside")
     lab.run(("scontrol", "update", f"JobId={job_id}", "Comment=all went well"))
@@ -227,8 +227,8 @@ def test_a_reason_that_was_lost_is_found(lab: Lab, forgotten: None) -> None:
     ("name", "value"),
     [("PENSTOCK_SOCKET", "/nowhere"), ("SLURM_CONF", ""), ("KUBECONFIG", "")],
 )
-def test_a_side_that_is_away_is_never_clean(lab: Lab, tmp_path: Path, name: str, value: str) -> None:
-    """Exit 3: nothing wrong was seen, and nothing is known."""
+def test_outage_is_never_reported_as_clean(lab: Lab, tmp_path: Path, name: str, value: str) -> None:
+    """Exit 3: no violation seen, but the state is unknown."""
     ports = spec.load(lab.place)
     closed = tmp_path / "closed"
     if name == "KUBECONFIG":
@@ -245,15 +245,15 @@ def test_a_side_that_is_away_is_never_clean(lab: Lab, tmp_path: Path, name: str,
     assert "No violation" not in result.stdout
 
 
-def test_an_ordinary_user_is_told_who_may_ask(lab: Lab) -> None:
-    """What penstockd holds is for the site."""
+def test_ordinary_user_may_not_check(lab: Lab) -> None:
+    """Reservations are reported to root and SlurmUser only."""
     result = lab.run_as_user((str(lab.place.bin / "penstock"), "check"), check=False)
     assert result.returncode in (2, 3), result.stdout
     assert "No violation" not in result.stdout
 
 
-def test_watching_says_what_changes_and_keeps_the_metric(lab: Lab, planted: None, tmp_path: Path) -> None:
-    """One line when something breaks, one when it is well again; the metric says zero, one, zero."""
+def test_watch_prints_changes_and_updates_the_metric(lab: Lab, planted: None, tmp_path: Path) -> None:
+    """One line when an invariant breaks, one when it holds again; the metric is 0, 1, 0."""
     metrics, said = tmp_path / "penstock.prom", tmp_path / "said"
     argv = ["penstock", "check", "--watch", "--interval", "0.3", *AT_ONCE, "--metrics-file", str(metrics)]
 

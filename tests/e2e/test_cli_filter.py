@@ -83,16 +83,16 @@ def script(lab: lab_testing.RunningLab) -> Iterator[Path]:
     path.unlink()
 
 
-def test_a_wrong_script_ends_with_the_diagnostic(filtered: Filtered) -> None:
-    """The user of sbatch reads what `penstock validate` says, and nothing is sent."""
+def test_invalid_script_is_refused_with_the_diagnostic(filtered: Filtered) -> None:
+    """The user of sbatch sees the findings of `penstock validate`, and nothing is submitted."""
     said = filtered.submit(WRONG)
     assert "error[unknown-directive]: #K8S_IMGAE is not known" in said
     assert "did you mean #K8S_IMAGE?" in said
     assert "Unable to contact" not in said
 
 
-def test_a_good_script_goes_on(filtered: Filtered) -> None:
-    """The filter lets it through to slurmctld."""
+def test_valid_script_is_submitted(filtered: Filtered) -> None:
+    """The filter passes it to slurmctld."""
     assert "Unable to contact" in filtered.submit(GOOD)
     assert filtered.called
 
@@ -118,8 +118,8 @@ def test_a_submit_host_without_the_sites_view(filtered: Filtered) -> None:
     assert "error[unknown-directive]" in filtered.submit(WRONG)
 
 
-def test_the_words_of_a_heterogeneous_job_are_not_mixed_up(filtered: Filtered) -> None:
-    """Which of them is for which component is sbatch's to say: it is not checked here."""
+def test_heterogeneous_jobs_are_not_checked(filtered: Filtered) -> None:
+    """Only sbatch knows which options are for which component."""
     filtered.submit(WRONG, "-n1", ":", "-n2")
     assert not filtered.called
 
@@ -142,27 +142,27 @@ def test_other_partitions_start_nothing(filtered: Filtered) -> None:
     ],
     ids=["not there", "crashed", "crashed with words", "killed", "wrong call", "nonsense"],
 )
-def test_a_broken_penstock_blocks_nobody(filtered: Filtered, program: str) -> None:
-    """Whatever becomes of the check, the job is sent."""
+def test_broken_penstock_does_not_block_sbatch(filtered: Filtered, program: str) -> None:
+    """Whatever happens to the check, the job is submitted."""
     filtered.runs(program)
     assert "Unable to contact" in filtered.submit(WRONG)
 
 
-def test_a_missing_penstock_blocks_nobody(filtered: Filtered) -> None:
-    """Without the program sbatch says nothing of it and goes on."""
+def test_missing_penstock_does_not_block_sbatch(filtered: Filtered) -> None:
+    """Without the program sbatch continues silently."""
     filtered.program.unlink()
     said = filtered.submit(WRONG)
     assert "Unable to contact" in said
     assert "not found" not in said
 
 
-def test_a_penstock_that_hangs_blocks_nobody(filtered: Filtered) -> None:
-    """After some seconds the job is sent without advice."""
+def test_hanging_penstock_does_not_block_sbatch(filtered: Filtered) -> None:
+    """After some seconds the job is submitted without advice."""
     filtered.runs("trap '' TERM; while :; do sleep 1; done")
     assert "Unable to contact" in filtered.submit(WRONG)
 
 
-def test_it_is_on_in_the_lab(lab: lab_testing.RunningLab, script: Path) -> None:
+def test_lab_has_the_filter_enabled(lab: lab_testing.RunningLab, script: Path) -> None:
     """The lab's own user gets the same findings as from `penstock validate`, and the job is not submitted."""
     refused = lab.run_as_user(("sbatch", "--hold", str(script)), check=False)
     assert refused.returncode != 0
@@ -176,9 +176,7 @@ def test_it_is_on_in_the_lab(lab: lab_testing.RunningLab, script: Path) -> None:
     ("options", "code"),
     [("--gres=gpu:8", "never-fits"), ("--mem=640G", "never-fits"), ("-p nope", "unknown-partition")],
 )
-def test_the_lab_is_a_site_that_is_known(
-    lab: lab_testing.RunningLab, script: Path, options: str, code: str
-) -> None:
+def test_lab_needs_no_site_option(lab: lab_testing.RunningLab, script: Path, options: str, code: str) -> None:
     """`penstock validate` needs no --site there, and sbatch no variable."""
     script.write_text(f"#!/bin/sh\n#SBATCH {options}\nhostname\n")
     told = lab.run_as_user(("penstock", "validate", str(script)), check=False)
@@ -212,16 +210,16 @@ def test_warnings_do_not_stop_a_job(lab: lab_testing.RunningLab, script: Path) -
     assert "warning[directive-after-command]" in done.stderr
 
 
-def test_srun_and_salloc_are_unharmed(lab: lab_testing.RunningLab) -> None:
-    """Other commands of Slurm do not notice the filter."""
+def test_srun_and_salloc_are_not_affected(lab: lab_testing.RunningLab) -> None:
+    """The filter ignores other commands."""
     for argv in (("srun", "-p", "host", "echo", "fine"), ("salloc", "-Q", "-p", "host", "echo", "fine")):
         done = lab.run_as_user(argv, timeout=120)
         assert done.stdout == "fine\n"
         assert "lua" not in done.stderr
 
 
-def test_unbridged_partitions_pay_nothing(filtered: Filtered) -> None:
-    """For a partition without pods sbatch pays for loading Lua, one millisecond, and for no program."""
+def test_unbridged_partitions_start_no_program(filtered: Filtered) -> None:
+    """sbatch only loads Lua there, which takes one millisecond."""
     conf = filtered.folder / "slurm.conf"
     without = filtered.folder / "without" / "slurm.conf"
     without.parent.mkdir()

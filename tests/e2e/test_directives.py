@@ -40,7 +40,7 @@ def test_a_folder_of_the_nas_under_another_name(lab: Lab) -> None:
     assert run(lab, f"MOUNT={source}:/data:ro", body=body) == ("COMPLETED", "content\nread-only\n")
 
 
-def test_what_is_not_allowed_or_not_known_fails_in_words(lab: Lab) -> None:
+def test_invalid_directives_fail_with_a_message(lab: Lab) -> None:
     """One line in the output, naming the directive."""
     state, text = run(lab, "MOUNT=/etc:/data")
     assert state == "FAILED"

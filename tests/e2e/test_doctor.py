@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e import ailing, ailments
+from tests.e2e import doctorcases, temporaryfaults
 
 from penstock import wellknown
 from penstock.doctor import all_checks, checks
@@ -33,8 +33,8 @@ def ward(shared_lab: testing.RunningLab) -> Iterator[testing.RunningLab]:
         yield shared_lab
 
 
-def test_a_healthy_lab_is_healthy(lab: testing.RunningLab) -> None:
-    """Nothing is wrong, a probing pod included, for people and for machines."""
+def test_doctor_on_a_healthy_lab(lab: testing.RunningLab) -> None:
+    """No finding, including the probe pod, as text and as JSON."""
     answer = lab.penstock("doctor", "--probe", "--format", "json", check=False)
     report = json.loads(answer.stdout)
     wrong = [each for each in report["checks"] if each["status"] not in ("ok", "skipped")]
@@ -42,28 +42,28 @@ def test_a_healthy_lab_is_healthy(lab: testing.RunningLab) -> None:
     assert len(CHECKS) >= 25
 
 
-def test_enough_things_are_really_broken() -> None:
-    """Not by a site file that says something else."""
-    assert set(ailments.SAID) <= set(ailments.AILMENTS)
-    assert len(ailments.AILMENTS) - len(ailments.SAID) >= REAL
+def test_most_faults_are_real() -> None:
+    """Not only simulated by a changed site file."""
+    assert set(doctorcases.SITE_FILE_FAULTS) <= set(doctorcases.CASES)
+    assert len(doctorcases.CASES) - len(doctorcases.SITE_FILE_FAULTS) >= REAL
 
 
-@pytest.mark.parametrize("name", ailments.AILMENTS)
-def test_an_ailment_is_found_and_named(ward: testing.RunningLab, name: str) -> None:
-    """The right check, the right words, a remedy; and once it is mended, nothing."""
+@pytest.mark.parametrize("name", doctorcases.CASES)
+def test_fault_is_found_and_named(ward: testing.RunningLab, name: str) -> None:
+    """The right check, the right message, a remedy; and no finding once it is repaired."""
     if name in DEV_ONLY and testing.kubernetes() != spec.DEV:
         pytest.skip("a kubelet takes it back by itself")
-    ailment, check, words = ailments.AILMENTS[name]
-    with ailment(ward) as site:
+    fault, check, words = doctorcases.CASES[name]
+    with fault(ward) as site:
         results = found(check, site)
         assert any(words in each.message for each in results), results
         assert all(each.remedy or each.status == "unknown" for each in results)
         assert checks.worst(results) in ("warning", "unknown", "failed")
-    well = ailing.site_of(ward)
+    well = temporaryfaults.site_of(ward)
     testing.until(lambda: checks.worst(found(check, well)) in ("ok", "skipped"))
 
 
-def test_the_doctor_mends(ward: testing.RunningLab) -> None:
+def test_doctor_fix(ward: testing.RunningLab) -> None:
     """Hooks, rights and folders are right again after --fix, and the command says so."""
     ward.place.nas_submit.chmod(0o700)
     ward.place.penstockd_socket.chmod(0o600)
@@ -80,14 +80,14 @@ def test_the_doctor_mends(ward: testing.RunningLab) -> None:
 
 def test_rights_that_are_missing_are_named(ward: testing.RunningLab) -> None:
     """Verb by verb, as the API itself answers."""
-    site = ailing.site_of(ward, kubernetes={"kubeconfig": str(ward.place.viewer_kubeconfig)})
+    site = temporaryfaults.site_of(ward, kubernetes={"kubeconfig": str(ward.place.viewer_kubeconfig)})
     results = found("rbac", site)
     assert "create pods/binding" in results[0].message
     assert results[0].status == "failed"
 
 
-def test_an_unknown_check_is_one_line(ward: testing.RunningLab) -> None:
-    """With the names of all that there are."""
+def test_unknown_check_is_a_usage_error(ward: testing.RunningLab) -> None:
+    """With the names of all checks."""
     answer = ward.penstock("doctor", "--only", "nonsense", check=False)
     assert answer.returncode == 2
     assert "there is no check nonsense" in answer.stderr
@@ -133,10 +133,10 @@ def wrong_slurm(ward: testing.RunningLab) -> dict[str, list[checks.Result]]:
     conf.write_text(broken(before))
     try:
         ward.penstock("lab", "restart", "slurmctld")
-        live = Live(ailing.site_of(ward))
+        live = Live(temporaryfaults.site_of(ward))
         results = {name: list(checks.run([CHECKS[name]], live)) for name in FOUND_THEN}
         conf.write_text(before)
-        again = Live(ailing.site_of(ward))
+        again = Live(temporaryfaults.site_of(ward))
         results["restart"] = list(checks.run([CHECKS["prolog"]], again))
     finally:
         conf.write_text(before)
@@ -152,39 +152,39 @@ def node_states(lab: testing.RunningLab) -> set[str]:
 
 
 @pytest.mark.parametrize("name", FOUND_THEN)
-def test_a_spoiled_slurm_conf_is_found_in_what_slurmctld_runs_with(
+def test_broken_setting_is_found_in_slurmctlds_configuration(
     wrong_slurm: dict[str, list[checks.Result]], name: str
 ) -> None:
-    """Not what lies on the disk counts, but what slurmctld has read."""
+    """slurmctld's loaded configuration counts, not the file on disk."""
     results = wrong_slurm[name]
     assert any(FOUND_THEN[name] in each.message for each in results), results
     assert all(each.remedy for each in results)
 
 
-def test_a_setting_that_waits_for_a_restart_is_told_from_one_that_is_missing(
+def test_setting_pending_a_restart_is_distinguished_from_a_missing_one(
     wrong_slurm: dict[str, list[checks.Result]],
 ) -> None:
     """slurm.conf is right again, but PrologSlurmctld is read at start only."""
     assert wrong_slurm["restart"][0].remedy.startswith("restart slurmctld")
 
 
-def test_both_views_of_every_node_are_side_by_side(ward: testing.RunningLab) -> None:
-    """They agree; and when only one side would use a node, it is said."""
+def test_nodes_shows_both_views(ward: testing.RunningLab) -> None:
+    """They agree; and a node that only one of them would use is reported."""
     answer = ward.penstock("nodes", "--format", "json")
     seen = {node["name"]: node for node in json.loads(answer.stdout)["nodes"]}
     assert sorted(seen) == ["n1", "n2", "n3", "n4"]
     assert all(node["disagreements"] == [] for node in seen.values())
     assert seen["n1"]["slurm_total"]["cpus"] <= seen["n1"]["kubernetes_total"]["cpus"]
-    with ailments.AILMENTS["node cordoned"][0](ward):
+    with doctorcases.CASES["node cordoned"][0](ward):
         told = ward.penstock("nodes", "--format", "json", check=False)
-        assert ailing.NODE in ward.penstock("nodes", check=False).stdout
+        assert temporaryfaults.NODE in ward.penstock("nodes", check=False).stdout
     assert told.returncode == 1
     told_of = json.loads(told.stdout)["nodes"]
     odd = {node["name"]: node["disagreements"] for node in told_of if node["disagreements"]}
-    assert odd == {ailing.NODE: ["out of service in Kubernetes only"]}
+    assert odd == {temporaryfaults.NODE: ["out of service in Kubernetes only"]}
 
 
-def test_who_may_not_read_the_administrators_kubeconfig_uses_an_own_one(ward: testing.RunningLab) -> None:
+def test_users_need_their_own_kubeconfig(ward: testing.RunningLab) -> None:
     """Or is told to be root; what stays unknown for want of rights says so, too. On a real cluster its rights
     end with the user's namespace.
     """

@@ -71,8 +71,8 @@ def no_pods(lab: Lab, job_id: str) -> None:
         time.sleep(0.2)
 
 
-def test_a_kubelet_that_refuses_one_pod_requeues_the_whole_job(lab: Lab, faults: Faults) -> None:
-    """The script never starts, no pod stays, and the job runs when the node takes pods again."""
+def test_pod_refused_by_kubelet_requeues_the_job(lab: Lab, faults: Faults) -> None:
+    """The script never starts, no pod stays, and the job runs when the node accepts pods again."""
     faults.call("PUT", "faults/nodes/n4", {"reject": "OutOfcpu"})
     output = lab.home / "refused.out"
     job_id = lab.sbatch(
@@ -118,7 +118,7 @@ def launcher_ended(lab: Lab, job_id: str) -> bool:
     return end not in ("", "Unknown")
 
 
-def test_a_node_whose_pods_cannot_be_known_gone_is_not_freed(lab: Lab, faults: Faults) -> None:
+def test_node_is_not_freed_while_a_pod_terminates(lab: Lab, faults: Faults) -> None:
     """The job stays COMPLETING while its pod hangs in Terminating, and ends when the pod is gone."""
     output = lab.home / "stuck.out"
     job_id = lab.sbatch("#!/bin/sh\necho up; sleep 100\n", f"--output={output}")
@@ -175,7 +175,7 @@ def seconds_until_start(lab: Lab, job_id: str) -> float:
     return (begin - datetime.datetime.now()).total_seconds()
 
 
-def test_check_lets_the_job_run_that_can() -> None:
+def test_mode_check_lets_the_next_job_run() -> None:
     """A goes back to the queue with the reason, B runs."""
     with testing.temporary_lab("--nodes", "1", "--gpus", "4", "--cpus", "2") as lab:
         first, second = contend(lab)
@@ -186,8 +186,8 @@ def test_check_lets_the_job_run_that_can() -> None:
         testing.until(lambda: 12 < seconds_until_start(lab, first) <= 24)
 
 
-def test_trust_has_the_classic_deadlock() -> None:
-    """A "runs" in Slurm without running, and B waits behind it although its GPU is idle."""
+def test_mode_trust_deadlock() -> None:
+    """A is RUNNING in Slurm with a Pending pod, and B waits behind it although its GPU is idle."""
     with testing.temporary_lab("--nodes", "1", "--gpus", "4", "--cpus", "2", "--mode", "trust") as lab:
         first, second = contend(lab)
         lab.wait_for(first, "RUNNING", timeout=120)
@@ -201,8 +201,8 @@ def test_trust_has_the_classic_deadlock() -> None:
         lab.wait_for(second, "COMPLETED", timeout=120)
 
 
-def test_a_dead_node_is_drained_with_our_reason_and_freed_by_ourselves() -> None:
-    """Its pods are unknown, not gone: nothing new starts there until they are known to be gone."""
+def test_dead_node_is_drained_and_resumed() -> None:
+    """Its pods are unknown, not gone: nothing new starts there until they are confirmed gone."""
     if testing.kubernetes() != spec.DEV:
         pytest.skip("only the dev cluster has faults on demand")
     with testing.temporary_lab("--nodes", "2") as lab:
@@ -229,7 +229,7 @@ def reason(lab: Lab, node: str) -> str:
     return lab.run(("sinfo", "-h", "-N", "-n", node, "-p", "gpu", "-O", "Reason:100")).stdout.strip()
 
 
-def test_a_namespace_that_was_removed_is_made_again(lab: Lab) -> None:
+def test_deleted_namespace_is_recreated(lab: Lab) -> None:
     """Somebody deletes a user's namespace between two jobs: the second runs like the first."""
     if testing.kubernetes() != spec.DEV:
         pytest.skip("a real cluster's lab keeps its users' rights in their namespaces")

@@ -117,8 +117,8 @@ def test_jobs_run_as_their_files_owners(intake: intakes.OwnIntake, users: tuple[
         assert (home / "mine.out").read_text().splitlines()[3] == "none"
 
 
-def test_a_dropped_script_runs_as_a_pod_through_the_labs_own_intake(lab: testing.RunningLab) -> None:
-    """The whole way: folder, intake, Slurm, pod, output in the user's folder; the inbox shows it."""
+def test_dropped_script_runs_as_a_pod(lab: testing.RunningLab) -> None:
+    """The whole path: folder, intake, Slurm, pod, output in the user's folder; the inbox shows it."""
     name = f"hello-{secrets.token_hex(4)}.sh"
     script = "#!/bin/sh\n#SBATCH --output=%x.out\necho hello\n"
     lab.run_as_user(("python3", "-c", intakes.WRITE, str(lab.place.nas_submit), script, "0", name))
@@ -135,8 +135,8 @@ def test_a_dropped_script_runs_as_a_pod_through_the_labs_own_intake(lab: testing
     testing.until(shown)
 
 
-def test_a_dropped_file_is_held_against_the_site(lab: testing.RunningLab) -> None:
-    """What no node here can ever hold is refused with its line; another site might take it."""
+def test_dropped_file_is_validated_against_the_site(lab: testing.RunningLab) -> None:
+    """A request that no node can satisfy is refused with its line."""
     name = f"large-{secrets.token_hex(4)}.sh"
     script = "#!/bin/sh\n#SBATCH --gres=gpu:8\nhostname\n"
     lab.run_as_user(("python3", "-c", intakes.WRITE, str(lab.place.nas_submit), script, "0", name))
@@ -146,8 +146,8 @@ def test_a_dropped_file_is_held_against_the_site(lab: testing.RunningLab) -> Non
     testing.until(lambda: name in lab.run_as_user(("penstock", "inbox")).stdout)
 
 
-def test_a_folder_that_is_dropped_is_named_by_the_inbox(lab: testing.RunningLab) -> None:
-    """Nobody looks into it, and its owner is told; it is no job, and stays where it is."""
+def test_dropped_folder_is_reported_in_the_inbox(lab: testing.RunningLab) -> None:
+    """It is not searched, it is not a job, and it stays in place."""
     folder = lab.place.nas_submit / f"folder-{secrets.token_hex(4)}"
     lab.run_as_user(("mkdir", str(folder)))
 
@@ -179,8 +179,8 @@ def test_the_lab_shows_the_intake_and_who_may_see_what(
     assert name not in guests
 
 
-def test_every_way_of_copying_does_what_the_user_wants(lab: testing.RunningLab) -> None:
-    """A slow copy, a rename, a replacement, a deletion, a marker, and files an hour off, side by side."""
+def test_ways_of_copying_files(lab: testing.RunningLab) -> None:
+    """A slow copy, a rename, a replacement, a deletion, a marker, and files an hour off, in parallel."""
     with intakes.own_intake(lab, settle_seconds=12.0) as intake:
         enough = intake.base / "enough"
         crawling = slow_writer(intake, "slow.sh", until=enough)

@@ -67,8 +67,8 @@ def become_job(intake: intakes.OwnIntake, *names: str) -> None:
     assert sorted(name.rpartition(".")[0] for name in intake.filed("processed")) == sorted(names)
 
 
-def test_a_nas_that_is_taken_away_loses_nothing(intake: intakes.OwnIntake, nas: Path) -> None:
-    """It can be unmounted while the intake runs; the empty mount point is left alone; then all goes on."""
+def test_unmounted_nas_loses_nothing(intake: intakes.OwnIntake, nas: Path) -> None:
+    """It can be unmounted while the intake runs; the empty mount point is left alone; then work resumes."""
     intake.drop("before.sh")
     become_job(intake, "before.sh")
     intake.drop(".later.sh")
@@ -105,8 +105,8 @@ def test_a_read_only_nas_is_waited_for(intake: intakes.OwnIntake, nas: Path) -> 
     become_job(intake, "waits.sh")
 
 
-def test_what_did_not_fit_on_a_full_nas_is_not_run(intake: intakes.OwnIntake, nas: Path) -> None:
-    """A script that was cut short is sent back in words; one that was whole becomes a job."""
+def test_truncated_script_on_a_full_nas_is_not_run(intake: intakes.OwnIntake, nas: Path) -> None:
+    """A truncated script is returned with a message; a complete one becomes a job."""
     whole = intakes.PLAIN + "# x\n" * 100
     intake.kill()
     intake.drop("whole.sh", whole)
@@ -149,8 +149,8 @@ REFUSED = {"shadow.sh", "up.sh", "job-of-another.sh", "pipe.sh", "socket.sh", "h
 HARMLESS = {"; touch owned", "$(touch owned)", "`touch owned`", "-rf", "--wrap=touch owned", "a'b\"c.sh"}
 
 
-def test_attacks_are_refused_and_leak_nothing(lab: testing.RunningLab, outside: Path) -> None:
-    """Links, pipes, sockets, giants, names, others' files: each is put aside with a letter."""
+def test_hostile_files_are_refused(lab: testing.RunningLab, outside: Path) -> None:
+    """Links, pipes, sockets, giants, names, others' files: each is moved away with an error file."""
     secret = outside / "secret"
     secret.write_text(SECRET)
     secret.chmod(0o600)
@@ -198,9 +198,7 @@ while time.monotonic() < end:
 """
 
 
-def test_swapping_a_file_for_a_link_at_any_moment_gains_nothing(
-    lab: testing.RunningLab, outside: Path
-) -> None:
+def test_swapping_a_file_for_a_link_gains_nothing(lab: testing.RunningLab, outside: Path) -> None:
     """What is run is the swapper's own file or nothing; what the link points to is never read."""
     secret = outside / "secret.sh"
     secret.write_text(f"#!/bin/sh\n#SBATCH --partition=host --job-name=stolen\n# {SECRET}\n")
@@ -220,8 +218,8 @@ def test_swapping_a_file_for_a_link_at_any_moment_gains_nothing(
         assert secret.read_text().endswith(f"{SECRET}\n")
 
 
-def test_users_cannot_reach_what_is_taken(lab: testing.RunningLab) -> None:
-    """Neither the taken files nor the state of the intake can be read, listed or changed."""
+def test_claimed_files_are_private(lab: testing.RunningLab) -> None:
+    """Neither claimed files nor the state of the intake can be read, listed or changed."""
     with intakes.own_intake(lab) as intake:
         for path in (intake.folder / ".work", intake.base / "state" / "spool"):
             assert lab.run_as_user(("ls", str(path)), check=False).returncode != 0
@@ -231,7 +229,7 @@ def test_users_cannot_reach_what_is_taken(lab: testing.RunningLab) -> None:
         assert lab.run_as_user(("cat", str(journal)), check=False).returncode != 0
 
 
-def test_the_same_state_twice_is_refused(lab: testing.RunningLab) -> None:
+def test_second_intake_with_the_same_state_is_refused(lab: testing.RunningLab) -> None:
     """Two intakes with one journal would not know of each other."""
     with intakes.own_intake(lab) as intake:
         second = lab.penstock("intake", "--config", str(intake.base / "intake.json"), check=False)

@@ -17,8 +17,8 @@ from penstock_lab import paths, processes, spec, teardown, testing
 
 
 class TestJobs:
-    def test_a_job_of_the_labs_user_completes_and_is_accounted(self, slurm_lab: testing.RunningLab) -> None:
-        """The thin path: sbatch by an ordinary user, its output, its record."""
+    def test_job_completes_and_is_accounted(self, slurm_lab: testing.RunningLab) -> None:
+        """sbatch by an ordinary user, its output, its record."""
         job = slurm_lab.sbatch("#!/bin/sh\nid -un\n", "--partition=host", "--output=%j.out")
         slurm_lab.wait_for(job, "COMPLETED")
         assert slurm_lab.accounted(job, "State,ExitCode,User,Account") == [
@@ -29,14 +29,14 @@ class TestJobs:
         ]
         assert (slurm_lab.home / f"{job}.out").read_text() == f"{slurm_lab.user}\n"
 
-    def test_an_exit_code_reaches_the_accounting(self, slurm_lab: testing.RunningLab) -> None:
-        """A failure is a failure, with its number."""
+    def test_exit_code_is_accounted(self, slurm_lab: testing.RunningLab) -> None:
+        """A failure is recorded with its exit code."""
         job = slurm_lab.sbatch("#!/bin/sh\nexit 7\n", "--partition=host")
         slurm_lab.wait_for(job, "FAILED")
         assert slurm_lab.accounted(job) == ["FAILED", "7:0"]
 
-    def test_root_may_submit_too(self, slurm_lab: testing.RunningLab) -> None:
-        """The one who made the lab wants to try it."""
+    def test_root_may_submit(self, slurm_lab: testing.RunningLab) -> None:
+        """The user who made the lab may be root."""
         argv = (
             "sbatch",
             "--parsable",
@@ -64,7 +64,7 @@ class TestJobs:
         for job in jobs:
             slurm_lab.wait_for(job, "CANCELLED")
 
-    def test_gpus_are_given_and_charged(self, slurm_lab: testing.RunningLab) -> None:
+    def test_gpus_are_allocated_and_accounted(self, slurm_lab: testing.RunningLab) -> None:
         """The GPUs do not exist, their accounting does."""
         job = slurm_lab.sbatch("#!/bin/sh\ntrue\n", "--partition=host", "--gres=gpu:2", "--output=/dev/null")
         slurm_lab.wait_for(job, "COMPLETED")
@@ -78,15 +78,15 @@ class TestJobs:
         states = [slurm_lab.wait_for(f"{job}_{task}", "COMPLETED", "FAILED")["ExitCode"] for task in range(4)]
         assert states == ["0:0", "1:0", "2:0", "3:0"]
 
-    def test_an_unknown_partition_is_one_clear_line(self, slurm_lab: testing.RunningLab) -> None:
+    def test_unknown_partition_is_refused(self, slurm_lab: testing.RunningLab) -> None:
         """sbatch says it, nothing is queued."""
         result = slurm_lab.run_as_user(("sbatch", "--partition=moon", "--wrap=true"), check=False)
         assert result.returncode == 1
         assert "invalid partition specified: moon" in result.stderr
         assert "Traceback" not in result.stderr
 
-    def test_an_unreadable_script_is_one_clear_line(self, slurm_lab: testing.RunningLab) -> None:
-        """Somebody else's script cannot be submitted."""
+    def test_unreadable_script_is_refused(self, slurm_lab: testing.RunningLab) -> None:
+        """Another user's script cannot be submitted."""
         script = slurm_lab.place.nas / "secret.sh"
         script.write_text("#!/bin/sh\ntrue\n")
         script.chmod(0o600)
@@ -98,7 +98,7 @@ class TestJobs:
 
 class TestEnvironment:
     @pytest.mark.parametrize("root", [True, False])
-    def test_eval_makes_everything_work(self, slurm_lab: testing.RunningLab, root: bool) -> None:
+    def test_eval_of_lab_env(self, slurm_lab: testing.RunningLab, root: bool) -> None:
         """In a plain shell, for root and for an ordinary user alike."""
         line = (
             f'eval "$({slurm_lab.place.bin}/penstock lab env --dir {slurm_lab.place.directory})"'
@@ -110,7 +110,7 @@ class TestEnvironment:
         assert output.split()[:3] == ["gpu", "cpu", "host"]
         assert '"healthy": true' in output
 
-    def test_what_is_private_stays_private(self, slurm_lab: testing.RunningLab) -> None:
+    def test_private_files_are_not_readable(self, slurm_lab: testing.RunningLab) -> None:
         """The lab's user reads the configuration, and no key, database, state or administrator's file."""
         place = slurm_lab.place
         for private in (place.munge_key, place.slurmdbd_conf, place.database, place.controller_state):
@@ -120,7 +120,7 @@ class TestEnvironment:
 
 
 class TestStatus:
-    def test_all_components_are_shown_and_well(self, slurm_lab: testing.RunningLab) -> None:
+    def test_status_shows_all_components_healthy(self, slurm_lab: testing.RunningLab) -> None:
         """Exit code 0, and for each a pid, memory and a time."""
         result = testing.lab_command(slurm_lab.place, "status", "--format", "json")
         shown = json.loads(result.stdout)
@@ -132,14 +132,14 @@ class TestStatus:
             part["pid"] > 1 and part["memory_mb"] > 1 and part["since"] for part in shown["components"]
         )
 
-    def test_the_table_shows_the_same(self, slurm_lab: testing.RunningLab) -> None:
-        """For people."""
+    def test_status_table(self, slurm_lab: testing.RunningLab) -> None:
+        """The same as text."""
         shown = testing.lab_command(slurm_lab.place, "status", COLUMNS="200").stdout
         assert "slurmctld" in shown
         assert str(labs.pids(slurm_lab.place)["slurmctld"]) in shown
 
-    def test_a_drained_node_is_reported(self, slurm_lab: testing.RunningLab) -> None:
-        """A person wants to know, although nothing has to be restarted."""
+    def test_drained_node_is_reported(self, slurm_lab: testing.RunningLab) -> None:
+        """Although nothing has to be restarted."""
         update = ("scontrol", "update", "nodename=n3")
         slurm_lab.run((*update, "state=drain", "reason=test"))
         try:
@@ -152,8 +152,8 @@ class TestStatus:
         assert result.returncode == 1
         assert "node is drained" in result.stdout
 
-    def test_no_lab_has_an_exit_code_of_its_own(self, place: paths.LabPaths) -> None:
-        """Scripts can tell "none" from "broken"."""
+    def test_no_lab_is_exit_code_3(self, place: paths.LabPaths) -> None:
+        """Scripts can distinguish "none" from "broken"."""
         for command in ("status", "env"):
             result = testing.lab_command(place, command, check=False)
             assert result.returncode == 3
@@ -161,8 +161,8 @@ class TestStatus:
 
 
 class TestUsers:
-    def test_any_user_of_the_machine_can_be_let_in(self, slurm_lab: testing.RunningLab) -> None:
-        """Refused before, accepted after, with a folder on the NAS, and twice does no harm."""
+    def test_adduser_lets_a_user_submit(self, slurm_lab: testing.RunningLab) -> None:
+        """Refused before, accepted after, with a folder on the NAS; a second call does no harm."""
         argv = ("sbatch", "--partition=host", "--wrap=true", "--output=/dev/null")
         refused = slurm_lab.run_as_user(argv, user=labs.GUEST, cwd=slurm_lab.place.nas, check=False)
         assert "Invalid account" in refused.stderr
@@ -182,16 +182,16 @@ class TestUsers:
             ((labs.GUEST, "--account", "nope"), "there is no account nope in this lab"),
         ],
     )
-    def test_unknown_users_and_accounts_are_one_line(
+    def test_unknown_users_and_accounts_are_usage_errors(
         self, slurm_lab: testing.RunningLab, arguments: tuple[str, ...], said: str
     ) -> None:
-        """A wrong call, exit code 2."""
+        """Exit code 2."""
         result = testing.lab_command(slurm_lab.place, "adduser", *arguments, check=False)
         assert result.returncode == 2
         assert said in result.stderr
         assert "Traceback" not in result.stderr
 
-    def test_without_root_and_without_sudo_it_says_so(self, slurm_lab: testing.RunningLab) -> None:
+    def test_up_without_root_and_sudo_fails(self, slurm_lab: testing.RunningLab) -> None:
         """One line, and nothing was made."""
         place = testing.new_place()
         argv = (f"{slurm_lab.place.bin}/penstock", "lab", "up", "--dir", str(place.directory))
@@ -200,7 +200,7 @@ class TestUsers:
         assert result.stderr.startswith("penstock: the lab needs root or sudo")
         assert not place.directory.exists()
 
-    def test_the_person_behind_sudo_is_the_labs_user(self, place: paths.LabPaths) -> None:
+    def test_sudo_user_is_the_labs_user(self, place: paths.LabPaths) -> None:
         """No user is made for them, and none of theirs is removed."""
         testing.lab_command(place, "up", "--no-bridge", "--nodes", "1", SUDO_USER=labs.GUEST)
         lab = spec.load(place)
@@ -219,13 +219,13 @@ class TestRepair:
         testing.lab_command(slurm_lab.place, "up")
         assert labs.pids(slurm_lab.place) == before
 
-    def test_another_size_is_refused(self, slurm_lab: testing.RunningLab) -> None:
-        """A lab does not grow by itself."""
+    def test_up_with_another_size_is_refused(self, slurm_lab: testing.RunningLab) -> None:
+        """A lab cannot be resized."""
         result = testing.lab_command(slurm_lab.place, "up", "--nodes", "5", check=False)
         assert result.returncode == 2
         assert "has nodes 4, not 5" in result.stderr
 
-    def test_killed_components_come_back_and_the_others_are_left_alone(self, place: paths.LabPaths) -> None:
+    def test_killed_components_are_restarted_alone(self, place: paths.LabPaths) -> None:
         """One by one, with the history of jobs intact."""
         lab = testing.up(place, "--no-bridge", "--nodes", "2")
         job = lab.sbatch("#!/bin/sh\nexit 3\n", "--partition=host")
@@ -241,7 +241,7 @@ class TestRepair:
         again = lab.sbatch("#!/bin/sh\ntrue\n", "--partition=host")
         lab.wait_for(again, "COMPLETED")
 
-    def test_after_a_crash_of_everything_up_brings_it_back(self, place: paths.LabPaths) -> None:
+    def test_up_recovers_from_a_crash_of_everything(self, place: paths.LabPaths) -> None:
         """As after a power cut: no process, the files as they were."""
         lab = testing.up(place, "--no-bridge", "--nodes", "2")
         job = lab.sbatch("#!/bin/sh\nexit 3\n", "--partition=host")
@@ -254,8 +254,8 @@ class TestRepair:
         assert testing.lab_command(place, "status").returncode == 0
         assert lab.accounted(job) == ["FAILED", "3:0"]
 
-    def test_one_that_cannot_start_shows_its_log_and_nothing_is_removed(self, place: paths.LabPaths) -> None:
-        """A munge key that somebody ruined: munged says why, the rest runs on."""
+    def test_failing_component_shows_its_log(self, place: paths.LabPaths) -> None:
+        """With a broken munge key: munged says why, the rest continues."""
         testing.up(place, "--no-bridge", "--nodes", "1")
         labs.kill(place, "munged")
         place.munge_key.chmod(0o600)

@@ -18,8 +18,8 @@ from penstock_lab import paths, processes, testing
 
 
 class TestDown:
-    def test_nothing_stays(self, place: paths.LabPaths) -> None:
-        """Jobs that run, their runaway children, a mount, the user, every file: all gone."""
+    def test_down_removes_everything(self, place: paths.LabPaths) -> None:
+        """Running jobs, their runaway children, a mount, the user, every file: all gone."""
         lab = testing.up(place, "--no-bridge", "--nodes", "2")
         runaway = f"#!/bin/sh\nsetsid sleep {labs.LONG} &\nsleep {labs.LONG}\n"
         for node in ("n1", "n2"):
@@ -38,8 +38,8 @@ class TestDown:
         assert str(place.directory) not in Path("/proc/self/mountinfo").read_text()
         assert lab.user not in {entry.pw_name for entry in pwd.getpwall()}
 
-    def test_a_users_own_work_is_spared(self, place: paths.LabPaths) -> None:
-        """An editor with the lab's environment, in the lab's NAS, on the lab's files, is not the lab."""
+    def test_down_spares_unrelated_processes(self, place: paths.LabPaths) -> None:
+        """An editor with the lab's environment, in the lab's NAS, on the lab's files, is not the lab's."""
         testing.up(place, "--no-bridge", "--nodes", "1")
         env = {"SLURM_CONF": str(place.slurm_conf)}
         argv = ["tail", "-f", str(place.slurm_conf), str(place.component_log("slurmctld"))]
@@ -50,12 +50,12 @@ class TestDown:
             finally:
                 editor.kill()
 
-    def test_twice_is_fine(self, place: paths.LabPaths) -> None:
-        """And so is a lab that never was."""
+    def test_down_twice_is_fine(self, place: paths.LabPaths) -> None:
+        """Also without a lab."""
         result = testing.lab_command(place, "down")
         assert "nothing to do" in result.stdout
 
-    def test_a_half_made_lab_goes_too(self, place: paths.LabPaths) -> None:
+    def test_down_removes_an_incomplete_lab(self, place: paths.LabPaths) -> None:
         """Killed while it came up: daemons without a complete lab around them."""
         argv = [sys.executable, "-m", "penstock", "lab", "up", "--no-bridge", "--dir", str(place.directory)]
         with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as starting:
@@ -67,7 +67,7 @@ class TestDown:
         assert not place.directory.exists()
         assert labs.left_behind(place) == []
 
-    def test_a_broken_lab_file_says_what_to_do(self, place: paths.LabPaths) -> None:
+    def test_broken_lab_file_has_a_hint(self, place: paths.LabPaths) -> None:
         """The hint works."""
         lab = testing.up(place, "--no-bridge", "--nodes", "1")
         place.spec.write_text("{")
@@ -78,7 +78,7 @@ class TestDown:
         assert labs.left_behind(place) == []
         subprocess.run(["userdel", lab.user], check=True, timeout=60, stderr=subprocess.DEVNULL)
 
-    def test_what_is_not_a_lab_is_not_touched(self) -> None:
+    def test_other_directories_are_not_touched(self) -> None:
         """Neither by down nor by up."""
         place = testing.new_place()
         place.directory.mkdir(mode=0o755)
@@ -96,9 +96,7 @@ class TestDown:
 
 
 class TestSideBySide:
-    def test_two_labs_do_not_know_of_each_other(
-        self, slurm_lab: testing.RunningLab, place: paths.LabPaths
-    ) -> None:
+    def test_two_labs_are_independent(self, slurm_lab: testing.RunningLab, place: paths.LabPaths) -> None:
         """Own ports, keys, users and queues; the end of one is nothing to the other."""
         other = testing.up(place, "--no-bridge", "--nodes", "1")
         before = labs.pids(slurm_lab.place)
@@ -113,8 +111,8 @@ class TestSideBySide:
 
 
 class TestFaults:
-    def test_a_taken_port_is_named_and_nothing_is_left(self, place: paths.LabPaths) -> None:
-        """Port, component and the process that has it, in one line."""
+    def test_port_in_use_is_reported(self, place: paths.LabPaths) -> None:
+        """Port, component and the process that has it, in one line; nothing is left."""
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
             holder.listen()
@@ -123,12 +121,12 @@ class TestFaults:
                 place, "up", "--no-bridge", "--port-base", str(port - 1), check=False
             )
         assert result.returncode == 1
-        assert f"penstock: port {port} for slurmdbd is taken by" in result.stderr
+        assert f"penstock: port {port} for slurmdbd is in use by" in result.stderr
         assert f"pid {os.getpid()}" in result.stderr
         assert not place.directory.exists()
 
-    def test_a_disk_that_is_too_small_is_one_line(self, place: paths.LabPaths) -> None:
-        """Said before anything is made."""
+    def test_too_small_disk_is_refused(self, place: paths.LabPaths) -> None:
+        """Before anything is made."""
         with small_disk(place.directory, megabytes=40):
             result = testing.lab_command(place, "up", "--no-bridge", check=False)
             assert result.returncode == 1
@@ -137,10 +135,8 @@ class TestFaults:
             assert labs.left_behind(place) == []
 
     @pytest.mark.parametrize("megabytes", [0.1, 16, 25, 32, 40])
-    def test_a_disk_that_fills_up_meanwhile_is_one_line(
-        self, place: paths.LabPaths, megabytes: float
-    ) -> None:
-        """The check came too early: whoever runs out of space first, the message is the same."""
+    def test_disk_filling_up_during_start(self, place: paths.LabPaths, megabytes: float) -> None:
+        """Whichever component runs out of space first, the message is the same."""
         with small_disk(place.directory, megabytes=megabytes):
             program = (
                 "from penstock_lab import directories; directories.NEW_LAB_MEGABYTES = 0;"
@@ -156,8 +152,8 @@ class TestFaults:
             assert labs.left_behind(place) == []
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    def test_an_interrupted_start_leaves_nothing(self, place: paths.LabPaths, number: signal.Signals) -> None:
-        """Ctrl-C in the middle of it, a labs.kill, a closed terminal."""
+    def test_interrupted_start_leaves_nothing(self, place: paths.LabPaths, number: signal.Signals) -> None:
+        """Ctrl-C, SIGTERM, a closed terminal."""
         argv = [sys.executable, "-m", "penstock", "lab", "up", "--no-bridge", "--dir", str(place.directory)]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as starting:
             deadline = time.monotonic() + 120
@@ -170,7 +166,7 @@ class TestFaults:
         assert not place.directory.exists()
         assert labs.left_behind(place) == []
 
-    def test_a_second_up_at_the_same_time_is_told_to_wait(self, place: paths.LabPaths) -> None:
+    def test_concurrent_up_is_refused(self, place: paths.LabPaths) -> None:
         """Two at once would start everything twice."""
         argv = [sys.executable, "-m", "penstock", "lab", "up", "--no-bridge", "--dir", str(place.directory)]
         with subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as first:
@@ -190,8 +186,8 @@ class TestFaults:
 class TestWholeLab:
     """With dev cluster, penstockd and hooks."""
 
-    def test_it_is_up_and_gone_without_a_trace(self, place: paths.LabPaths) -> None:
-        """Up; then down in the middle of bridged jobs, their launchers and pods included."""
+    def test_up_and_down_with_jobs_leave_nothing(self, place: paths.LabPaths) -> None:
+        """Down in the middle of bridged jobs, their launchers and pods included."""
         running = testing.up(place)
         jobs = [running.sbatch(labs.SLEEP, "--output=/dev/null", "--gres=gpu:1") for _ in range(3)]
         for job in jobs:

@@ -49,29 +49,29 @@ def far_lab(elsewhere: tuple[str, ...]) -> Iterator[testing.RunningLab]:
         testing.lab_command(place, "down", "--force")
 
 
-def test_everything_is_on_loopback(lab: testing.RunningLab) -> None:
-    """Nobody outside this machine can even knock."""
+def test_everything_listens_on_loopback_only(lab: testing.RunningLab) -> None:
+    """Other hosts cannot connect."""
     names = {name for name, _ in sockets.listening(lab.place)}
     assert names >= SLURM
     assert sockets.reachable_from_outside(lab.place) == {}
 
 
-def test_slurm_alone_is_on_loopback(slurm_lab: testing.RunningLab) -> None:
-    """Without the bridge there is nothing but Slurm's own daemons, one socket each."""
+def test_plain_slurm_listens_on_loopback_only(slurm_lab: testing.RunningLab) -> None:
+    """Without the bridge there are only Slurm's own daemons, one socket each."""
     heard = sockets.listening(slurm_lab.place)
     assert len(heard) == 2 + spec.load(slurm_lab.place).nodes
     assert sockets.reachable_from_outside(slurm_lab.place) == {}
 
 
-def test_a_machine_with_another_name_makes_no_difference(far_lab: testing.RunningLab) -> None:
-    """Slurm listens on what the machine's name stands for: not this machine's, but the lab's own."""
+def test_host_name_with_another_address(far_lab: testing.RunningLab) -> None:
+    """Slurm listens on the lab's address, not on that of the host name."""
     names = {name for name, _ in sockets.listening(far_lab.place)}
     assert names >= SLURM
     assert sockets.reachable_from_outside(far_lab.place) == {}
 
 
-def test_what_is_supervised_is_the_daemon_itself(far_lab: testing.RunningLab) -> None:
-    """The recorded pid is that of the daemon, as the user it is meant to run as, and nothing is around it."""
+def test_recorded_pid_is_the_daemons(far_lab: testing.RunningLab) -> None:
+    """It runs as its user, without a wrapper process."""
     found = {process.pid: process for process in processes.snapshot()}
     for part in components.all_components(far_lab.place, spec.load(far_lab.place)):
         if part.on_loopback:
@@ -110,7 +110,7 @@ def test_bridged_jobs_run_there_too(far_lab: testing.RunningLab) -> None:
     assert far_lab.accounted(job) == ["FAILED", "7:0"]
 
 
-def test_a_daemon_that_comes_back_is_on_loopback_again(
+def test_restarted_daemon_listens_on_loopback(
     far_lab: testing.RunningLab, elsewhere: tuple[str, ...]
 ) -> None:
     """Restarted by hand, with everything else left alone."""

@@ -41,8 +41,8 @@ def namespaces(cluster: kubeadmin.Cluster, made: tuple[dict[str, Any], ...]) -> 
             cluster.delete(each)
 
 
-def test_the_api_takes_every_kind_of_object(lab: testing.RunningLab) -> None:
-    """Asked by a server-side dry run: nothing is made but the namespaces."""
+def test_api_accepts_every_manifest(lab: testing.RunningLab) -> None:
+    """By a server-side dry run: only the namespaces are created."""
     cluster = kubeadmin.Cluster(kubeconfig.load(lab.place.admin_kubeconfig))
     made = (*manifests(), *manifests(*PROVISIONED))
     with namespaces(cluster, made):

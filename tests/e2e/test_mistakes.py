@@ -46,8 +46,8 @@ def advised(lab: Lab, path: Path) -> str:
         ("#SBATCH --gres=gpu:1\r", "save it with Unix line breaks (LF)"),
     ],
 )
-def test_what_sbatch_refuses_has_a_hint_that_it_takes(lab: Lab, script: Path, wrong: str, right: str) -> None:
-    """From `penstock validate`, for sbatch reads some lines before anybody else does."""
+def test_hints_of_validate_are_accepted_by_sbatch(lab: Lab, script: Path, wrong: str, right: str) -> None:
+    """From `penstock validate`, since sbatch reads some lines before any plugin."""
     refused = submitted(lab, script, wrong)
     assert (refused.returncode > 0, refused.stdout) == (True, "")
     hints = [line for line in advised(lab, script).split("\n") if line.startswith("  hint: ")]
@@ -66,9 +66,7 @@ def test_what_sbatch_refuses_has_a_hint_that_it_takes(lab: Lab, script: Path, wr
         ("# K8S_IMAGE=x/y:1", "#K8S_IMAGE=x/y:1"),
     ],
 )
-def test_a_line_that_only_looks_like_a_directive_is_said_at_sbatch(
-    lab: Lab, script: Path, line: str, meant: str
-) -> None:
+def test_almost_directive_is_reported_at_sbatch(lab: Lab, script: Path, line: str, meant: str) -> None:
     """sbatch takes the job without what the line asks for."""
     taken = submitted(lab, script, line)
     assert taken.returncode == 0
@@ -78,7 +76,7 @@ def test_a_line_that_only_looks_like_a_directive_is_said_at_sbatch(
 
 
 @pytest.mark.parametrize(("line", "what"), [("-o $HOME/x", "variables"), ("-e ~/x", "~")])
-def test_what_slurm_does_not_expand_is_said_at_sbatch(lab: Lab, script: Path, line: str, what: str) -> None:
+def test_unexpanded_variables_are_reported_at_sbatch(lab: Lab, script: Path, line: str, what: str) -> None:
     """The job would write to a folder with that name."""
     taken = submitted(lab, script, f"#SBATCH {line}")
     assert taken.returncode == 0
@@ -86,8 +84,8 @@ def test_what_slurm_does_not_expand_is_said_at_sbatch(lab: Lab, script: Path, li
 
 
 @pytest.mark.parametrize("way", ["file", "stdin", "wrap"])
-def test_pods_that_would_run_nothing_are_said_once_at_sbatch(lab: Lab, script: Path, way: str) -> None:
-    """However the job is submitted. One node, and partitions without pods, hear nothing."""
+def test_idle_nodes_are_reported_once_at_sbatch(lab: Lab, script: Path, way: str) -> None:
+    """However the job is submitted; not for one node or partitions without pods."""
     script.write_text("#!/bin/sh\nhostname\n")
     words = {"file": (str(script),), "stdin": (), "wrap": ("--wrap=hostname",)}[way]
     stdin = "#!/bin/sh\nhostname\n" if way == "stdin" else ""

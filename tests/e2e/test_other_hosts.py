@@ -215,7 +215,7 @@ def see_a_killed_epilog_forgiven(site: plainsite.PlainSite) -> None:
     testing.until(lambda: state_of(site, plainsite.NEW_NODE) == "idle none", seconds=60)
 
 
-def test_plain_partitions_do_not_notice(site: plainsite.PlainSite) -> None:
+def test_unbridged_partitions_are_not_affected(site: plainsite.PlainSite) -> None:
     """Before, during and after apply and uninstall: their hosts have no file of ours, and need none."""
     require_plain_jobs(site, "before")
     bridge_the_new_node(site)

@@ -33,8 +33,8 @@ AWAY = {
 }
 
 
-def test_an_api_that_is_away(lab: Lab, switch: controlsocket.Control) -> None:
-    """Running jobs run on, also those that end meanwhile; new ones wait and run afterwards."""
+def test_api_outage(lab: Lab, switch: controlsocket.Control) -> None:
+    """Running jobs continue, also those that end meanwhile; new ones wait and run afterwards."""
     lives, ends = storms.start(lab), storms.start(lab, "-N2")
     waiting = []
     for number, rule in enumerate(AWAY.values()):
@@ -65,8 +65,8 @@ def jobs_come_and_go(lab: Lab) -> str:
     return gang
 
 
-def test_an_api_that_is_slow(lab: Lab, switch: controlsocket.Control) -> None:
-    """Every answer takes its time: so do jobs, and nothing else changes."""
+def test_slow_api(lab: Lab, switch: controlsocket.Control) -> None:
+    """Responses and jobs take longer; nothing else changes."""
     lives, slow = storms.start(lab), Rule(fault="delay", seconds=1)
     before = struck(switch, slow)
     with switch.during(slow):
@@ -77,8 +77,8 @@ def test_an_api_that_is_slow(lab: Lab, switch: controlsocket.Control) -> None:
     assert struck(switch, slow) > before
 
 
-def test_an_api_whose_answers_are_lost(lab: Lab, switch: controlsocket.Control) -> None:
-    """The API does what it is asked and the answer never comes, comes in half, or late: no pod twice."""
+def test_lost_api_responses(lab: Lab, switch: controlsocket.Control) -> None:
+    """The API acts and the response is lost, truncated or late: no pod twice."""
     folder = semantics.folder(lab)
     broken = (
         Rule(fault="swallow", chance=0.3),
@@ -108,8 +108,8 @@ def is_refused_again(lab: Lab, job_id: str) -> bool:
     return "refused" in [step["name"] for step in shown["timeline"]]
 
 
-def test_lists_that_lack_what_is_there(lab: Lab, switch: controlsocket.Control) -> None:
-    """Neither a running nor a new penstockd takes them for the truth: nothing goes, nothing is overbooked."""
+def test_incomplete_lists(lab: Lab, switch: controlsocket.Control) -> None:
+    """Neither a running nor a new penstockd trusts them: nothing is deleted or overbooked."""
     pod = storms.foreign_pod("notebook", "n3", gpus=3)
     lab.run(("kubectl", "apply", "-f", "-"), stdin=json.dumps(pod))
     lives, *ending = storms.start(lab, "--gres=gpu:1"), storms.start(lab), storms.start(lab, "-N2")
@@ -136,8 +136,8 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: controlsocket.Control) 
     assert semantics.record(lab, greedy) == DONE
 
 
-def test_an_empty_list_ends_no_job(lab: Lab, switch: controlsocket.Control) -> None:
-    """Also when a look at the job's own pod is due: it is asked for by name."""
+def test_empty_list_ends_no_job(lab: Lab, switch: controlsocket.Control) -> None:
+    """Also when the job's own pod is checked: it is read by name."""
     job, before = storms.start(lab), struck(switch, LISTS[0])
     with switch.during(LISTS[0], Rule(fault="gone", times=2)):
         storms.stays_so(job.is_untouched, seconds=follower.FIRST_LOOK + 2)
@@ -158,8 +158,8 @@ WATCHES = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=storms.LONG if name == "frozen" else ()) for name in WATCHES]
 )
-def test_watches_that_do_not_tell_the_truth(lab: Lab, switch: controlsocket.Control, name: str) -> None:
-    """Jobs start, end and are released as if the events had been right."""
+def test_false_watch_events(lab: Lab, switch: controlsocket.Control, name: str) -> None:
+    """Jobs start, end and are released as with correct events."""
     lives = storms.start(lab)
     with switch.during(WATCHES[name]):
         gang = jobs_come_and_go(lab)

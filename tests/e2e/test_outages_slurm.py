@@ -40,8 +40,8 @@ def test_slurmctld_away_and_back(lab: Lab) -> None:
     lives.check_true_end()
 
 
-def test_slurmctld_and_penstockd_away_together(lab: Lab) -> None:
-    """What neither remembers is read from the other side; a lost slurmd changes nothing either."""
+def test_slurmctld_and_penstockd_outage(lab: Lab) -> None:
+    """Lost state is read from the other one; a lost slurmd changes nothing either."""
     lives, ends = storms.start(lab, "-w", "n1"), storms.start(lab, "-w", "n2")
     for name in ("penstockd", "slurmctld", "slurmd-n1"):
         storms.kill(lab, name)
@@ -144,8 +144,8 @@ def day(seconds: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(time.time() + seconds))
 
 
-def test_the_clock_jumps(lab: Lab, offset: Path, switch: controlsocket.Control) -> None:
-    """Years ahead and years back, with the API there and away: nobody waits longer or less."""
+def test_clock_jumps(lab: Lab, offset: Path, switch: controlsocket.Control) -> None:
+    """Years ahead and back, with the API up and down: timeouts are not affected."""
     lives = storms.start(lab)
     for seconds in (FAR, -FAR):
         ends, days = storms.start(lab), {day(seconds)}
@@ -206,8 +206,8 @@ def small_disks(lab: Lab) -> Iterator[tuple[Path, ...]]:
     storms.restart(lab)
 
 
-def test_a_full_disk(lab: Lab, small_disks: tuple[Path, ...]) -> None:
-    """Nobody can log or note anything: what runs runs on, and new jobs start, run and end all the same."""
+def test_full_disk(lab: Lab, small_disks: tuple[Path, ...]) -> None:
+    """Nothing can be logged or recorded: running jobs continue, and new ones start, run and end."""
     lives = storms.start(lab)
     with contextlib.ExitStack() as stack:
         for place in small_disks:

@@ -36,8 +36,8 @@ def hold(lab: Lab, pod: semantics.Json, *finalizers: str) -> None:
     kubectl(lab, "patch", "pod", "-n", meta["namespace"], meta["name"], "--type=merge", "-p", patch)
 
 
-def test_nothing_is_released_while_the_pod_terminates(lab: Lab) -> None:
-    """The next job gets the GPUs when the pod that had them is gone, not when its end was asked for."""
+def test_resources_are_kept_while_the_pod_terminates(lab: Lab) -> None:
+    """The next job gets the GPUs when the pod is gone, not when its deletion was requested."""
     first = storms.start(lab, "--gres=gpu:4", "-w", "n1")
     (pod,) = semantics.pods(lab, first.job_id)
     hold(lab, pod, "penstock.dev/test")
@@ -51,8 +51,8 @@ def test_nothing_is_released_while_the_pod_terminates(lab: Lab) -> None:
     assert semantics.record(lab, second) == DONE
 
 
-def test_images_that_crash_do_not_keep_their_gpus(lab: Lab) -> None:
-    """A container that dies at once, again and again, is an end each time; its GPUs are free at once."""
+def test_crashing_images_free_their_gpus(lab: Lab) -> None:
+    """A container that exits at once, again and again, is an end each time; its GPUs are free at once."""
     crash = "#!/bin/sh\nkill -SEGV $$\n"
     crashed = [lab.sbatch(crash, "--gres=gpu:4", "-w", "n1") for _ in range(3)]
     missing = lab.sbatch("#!/opt/none/sh\n", "--gres=gpu:4", "-w", "n1")
@@ -63,8 +63,8 @@ def test_images_that_crash_do_not_keep_their_gpus(lab: Lab) -> None:
     assert all(lab.job(job_id)["Restarts"] == "0" for job_id in crashed)
 
 
-def test_a_deleted_node_and_a_restart_of_slurmctld_leave_all_others_alone(lab: Lab) -> None:
-    """Twenty jobs elsewhere run on as they are."""
+def test_deleted_node_and_slurmctld_restart_do_not_affect_other_jobs(lab: Lab) -> None:
+    """Twenty jobs elsewhere continue."""
     with breaking.DevCluster(lab) as cluster:
         folder = semantics.folder(lab)
         job_ids = [
@@ -101,8 +101,8 @@ def calls(lab: Lab, what: str = "") -> int:
     return int(sum(float(count) for labels, count in counters if what in labels))
 
 
-def test_a_long_queue_costs_nothing(lab: Lab) -> None:
-    """900 jobs that wait: as many calls as without them, and those are a handful."""
+def test_long_queue_causes_no_extra_calls(lab: Lab) -> None:
+    """900 pending jobs: as many calls as without them, and those are few."""
     blocker = storms.start(lab, "-N4", "--gres=gpu:4")
     queue = lab.sbatch(TRUE, "--array=0-899", "--gres=gpu:4")
     try:
@@ -117,8 +117,8 @@ def test_a_long_queue_costs_nothing(lab: Lab) -> None:
 
 
 @storms.LONG
-def test_a_job_that_was_refused_is_not_starved(lab: Lab) -> None:
-    """Small jobs use what is free meanwhile; the refused one runs as soon as it can, low as it is."""
+def test_refused_job_is_not_starved(lab: Lab) -> None:
+    """Small jobs use free room meanwhile; the refused one runs as soon as it can, despite low priority."""
     kubectl(lab, "apply", "-f", "-", stdin=json.dumps(storms.foreign_pod("notebook", "n2", gpus=3)))
     try:
         low = lab.sbatch(TRUE, "--gres=gpu:2", "-w", "n2", "--nice=5000")
@@ -133,9 +133,7 @@ def test_a_job_that_was_refused_is_not_starved(lab: Lab) -> None:
     assert set(semantics.records(lab, later).values()) == {DONE}
 
 
-def test_a_job_cancelled_and_a_pod_deleted_while_the_api_is_down(
-    lab: Lab, switch: controlsocket.Control
-) -> None:
+def test_cancel_and_pod_deletion_during_api_outage(lab: Lab, switch: controlsocket.Control) -> None:
     """The node is freed only when the pod is known to be gone; a pod deleted by hand is told as such."""
     cancelled, deleted = storms.start(lab), storms.start(lab)
     (pod,) = semantics.pods(lab, deleted.job_id)
@@ -158,8 +156,8 @@ LOST_ANSWER = (
 )
 
 
-def test_a_pod_deleted_after_its_binding_went_unanswered(lab: Lab, switch: controlsocket.Control) -> None:
-    """penstockd cannot know that the script runs, and does not start it a second time."""
+def test_pod_deleted_after_unanswered_binding(lab: Lab, switch: controlsocket.Control) -> None:
+    """penstockd cannot know that the script ran, and does not start it a second time."""
     folder = semantics.folder(lab)
     with switch.during(*LOST_ANSWER):
         job_id = lab.sbatch(storms.LOOP, "--output=o", "--open-mode=append", cwd=folder)
@@ -175,8 +173,8 @@ def state(lab: Lab, job_id: str) -> str:
     return lab.run(("squeue", "-h", "-j", job_id, "-o", "%T")).stdout.strip()
 
 
-def test_the_same_name_in_two_namespaces(lab: Lab) -> None:
-    """Two users' jobs of one name know nothing of each other."""
+def test_same_job_name_in_two_namespaces(lab: Lab) -> None:
+    """Two users' jobs of one name are independent."""
     lab.penstock("lab", "adduser", GUEST, "--dir", str(lab.place.directory))
     options = ("--job-name=train", "--output=o")
     script = "#!/bin/sh\necho $(id -un)\nwhile [ ! -e stop ]; do sleep 0.1; done\n"
@@ -204,8 +202,8 @@ echo attempt-${SLURM_RESTART_COUNT:-0} >> log-$SLURM_ARRAY_TASK_ID
 """
 
 
-def test_the_last_task_of_an_array_is_sent_back_alone(lab: Lab) -> None:
-    """Its number is that of the array: tasks that have ended do not run again, nothing is said of them."""
+def test_last_array_task_is_requeued_alone(lab: Lab) -> None:
+    """Its number is the array's: ended tasks do not run again and get no comment."""
     folder = semantics.folder(lab)
     array = lab.sbatch(ONCE_MORE, "--array=0-2", "--output=/dev/null", cwd=folder)
     others = [f"{array}_0", f"{array}_1"]

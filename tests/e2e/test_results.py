@@ -130,8 +130,8 @@ def ended(lab: Lab, guests: None) -> Iterator[dict[str, Ended]]:
         lab.run_as_user(("rmdir", str(made)), check=False)
 
 
-def test_every_folder_is_clean_and_its_owners(lab: Lab, ended: dict[str, Ended]) -> None:
-    """`sha256sum -c` is content, nothing is left out, and everything belongs to who ran the job."""
+def test_every_folder_is_complete_and_owned_by_the_user(lab: Lab, ended: dict[str, Ended]) -> None:
+    """`sha256sum -c` succeeds, nothing is missing, and everything belongs to the job's owner."""
     for name, job in ended.items():
         assert sha256sum(job.folder) == "", name
         assert checksums.verify(job.folder).is_clean, name
@@ -207,8 +207,8 @@ def test_earlier_attempt_is_kept(ended: dict[str, Ended]) -> None:
     assert sha256sum(earlier) == ""
 
 
-def test_users_see_their_own_only(lab: Lab, ended: dict[str, Ended]) -> None:
-    """And nobody can write where results come to be."""
+def test_results_are_private(lab: Lab, ended: dict[str, Ended]) -> None:
+    """And users cannot write to the results folder."""
     folder = ended["guest-0"].folder
     assert (folder / "stdout.log").read_text() == f"{GUESTS[0]}\n"
     for argv in (
@@ -282,8 +282,8 @@ def test_output_that_goes_through_the_launcher(lab: Lab, outside: Path) -> None:
     assert (job.folder / "stdout.log").read_text().endswith("1000\n")
 
 
-def test_logs_live_and_afterwards(lab: Lab) -> None:
-    """Followed from the first line to the end; then from what was collected; to its owner only."""
+def test_logs_during_and_after_the_job(lab: Lab) -> None:
+    """Followed from the first line to the end; then from the results; for its owner only."""
     script = "#!/bin/sh\numask 077\nfor i in 1 2 3 4 5 6; do echo line $i; sleep 0.5; done\n"
     job_id = lab.sbatch(script, "--output=live-%j-%x.txt")
     shown = lab.run_as_user(("penstock", "logs", job_id, "-f"), timeout=120).stdout
@@ -312,8 +312,8 @@ def test_a_task_of_an_array_collects_its_own_files_alone(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("option", ["--output", "--chdir"])
-def test_a_job_that_slurmd_could_not_start_says_why(lab: Lab, option: str) -> None:
-    """A folder that is not there: Slurm itself says FAILED 0:53 and no word."""
+def test_job_that_slurmd_could_not_start_has_the_reason(lab: Lab, option: str) -> None:
+    """The output folder is missing: Slurm itself only says FAILED 0:53."""
     folder = lab.home / "never-made"
     named = folder / "job.out" if option == "--output" else folder
     job_id = lab.sbatch("#!/bin/sh\n", f"{option}={named}")

@@ -107,8 +107,8 @@ def wait_for_log(lab: Lab, text: str, *, since: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["unmounted", "read-only"])
-def test_storage_that_is_away_is_waited_for(lab: Lab, how: str) -> None:
-    """Nothing is written elsewhere, nothing is lost, and it is said."""
+def test_storage_outage_is_waited_for(lab: Lab, how: str) -> None:
+    """Nothing is written elsewhere or lost, and the log says so."""
     results = lab.place.nas_results
     since = lab.place.component_log("collector").stat().st_size
     argv = ("--bind", str(results)) if how == "read-only" else ("-t", "tmpfs", "-o", "mode=755", "tmpfs")

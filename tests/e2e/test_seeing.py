@@ -91,8 +91,8 @@ def test_a_job_that_waits_for_penstockd_says_so(lab: Lab) -> None:
     lab.wait_for(job_id, "COMPLETED")
 
 
-def test_a_job_is_not_told_to_strangers(lab: Lab) -> None:
-    """The kernel says who asks: another user sees neither pods nor timeline."""
+def test_job_details_need_the_owners_uid(lab: Lab) -> None:
+    """By the peer's uid: another user sees neither pods nor timeline."""
     job_id = lab.sbatch("#!/bin/sh\nsleep 60\n")
     lab.wait_for(job_id, "RUNNING")
     testing.until(lambda: len(shown(lab, job_id)["timeline"]) == 3)
@@ -118,8 +118,8 @@ def _ask_as(uid: int, lab: Lab, job_id: str) -> str:
     return text
 
 
-def test_what_is_not_there_is_one_clear_line(lab: Lab) -> None:
-    """An unknown job, nonsense, and a penstockd that does not answer."""
+def test_unknown_jobs_are_one_line_errors(lab: Lab) -> None:
+    """An unknown job, an invalid id, and a penstockd that does not answer."""
     for argument, code, words in (("99999", 3, "Slurm knows no job 99999"), ("abc", 2, "is not a job id")):
         result = lab.penstock("show", argument, check=False)
         assert result.returncode == code

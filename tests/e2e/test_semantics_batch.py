@@ -79,9 +79,7 @@ def traces(lab: semantics.Lab) -> dict[str, dict[str, semantics.Trace]]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_pod_leaves_what_plain_slurm_leaves(
-    traces: dict[str, dict[str, semantics.Trace]], name: str
-) -> None:
+def test_pod_behaves_like_plain_slurm(traces: dict[str, dict[str, semantics.Trace]], name: str) -> None:
     """Same state, same exit code, same files with the same bytes."""
     plain, pod = traces[name][semantics.PLAIN], traces[name][semantics.PODS]
     assert pod.record == plain.record
@@ -98,9 +96,9 @@ def _comparable(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["exit-7", "python", "wrap", "perl"])
-def test_the_oracle_itself_says_what_is_expected(
+def test_plain_slurm_gives_the_expected_codes(
     traces: dict[str, dict[str, semantics.Trace]], name: str
 ) -> None:
-    """Two failures alike would look like agreement: the codes are also known beforehand."""
+    """Two equal failures would look like agreement, so the codes are checked as well."""
     expected = {"exit-7": "7:0", "python": "5:0", "wrap": "4:0", "perl": "6:0"}[name]
     assert traces[name][semantics.PLAIN].record == semantics.Record("FAILED", expected)

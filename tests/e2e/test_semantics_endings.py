@@ -155,8 +155,8 @@ def said(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_pod_ends_as_a_plain_job_does(endings: dict[tuple[str, str], Ending], name: str) -> None:
-    """Same state and exit code, and the script heard the same."""
+def test_pod_ends_like_a_plain_job(endings: dict[tuple[str, str], Ending], name: str) -> None:
+    """Same state and exit code, and the script saw the same signals."""
     plain, pod = endings[name, semantics.PLAIN], endings[name, semantics.PODS]
     assert pod.record == plain.record
     assert said(pod.output) == said(plain.output)
@@ -174,16 +174,16 @@ def test_a_pod_ends_as_a_plain_job_does(endings: dict[tuple[str, str], Ending], 
         ("warned", DONE, "warned"),
     ],
 )
-def test_what_the_oracle_is_expected_to_say(
+def test_plain_slurm_ends_as_expected(
     endings: dict[tuple[str, str], Ending], name: str, record: Record, last: str
 ) -> None:
-    """Agreement alone could be two failures alike."""
+    """Agreement alone could be two equal failures."""
     assert endings[name, semantics.PODS].record == record
     assert said(endings[name, semantics.PODS].output)[-1] == last
 
 
 @pytest.mark.parametrize("partition", [semantics.PLAIN, semantics.PODS])
-def test_a_stubborn_job_has_its_grace_and_no_more(
+def test_sigkill_after_kill_wait(
     endings: dict[tuple[str, str], Ending], folder: Path, partition: str
 ) -> None:
     """SIGKILL comes KillWait after SIGTERM, not before and not much later."""
@@ -260,7 +260,7 @@ def test_preemption(lab: Lab, preempting: Preemption) -> None:
 # -- memory, suspension --------------------------------------------------------------------------
 
 
-def test_out_of_memory_is_said_in_words(lab: Lab) -> None:
+def test_out_of_memory_has_the_reason(lab: Lab) -> None:
     """The memory limit holds, and the reason is in the output and in Slurm's comment."""
     folder = semantics.folder(lab)
     script = "#!/bin/sh\nexec python3 -c 'x = bytearray(300 * 2**20); print(len(x))'\n"
@@ -270,8 +270,8 @@ def test_out_of_memory_is_said_in_words(lab: Lab) -> None:
     assert "OOMKilled" in semantics.field(lab, job_id, "Comment")
 
 
-def test_suspending_is_answered_in_words(lab: Lab) -> None:
-    """The pod runs on and says so, its room is not given away though Slurm would, and it ends as ever."""
+def test_suspend_is_reported_as_unsupported(lab: Lab) -> None:
+    """The pod continues and says so, its room is not given away though Slurm would, and it ends as usual."""
     folder = semantics.folder(lab)
     whole = ("-n8", "--nodelist=n3", "--mem=100M")
     script = "#!/bin/sh\necho up\nuntil [ -e go ]; do sleep 0.1; done\necho end\n"

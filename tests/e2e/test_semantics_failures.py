@@ -48,8 +48,8 @@ def check_words(lab: Lab, job_id: str, output: Path, pattern: str) -> None:
     assert comment == line
 
 
-def test_an_image_that_cannot_be_pulled(lab: Lab) -> None:
-    """The job fails at once instead of running for ever without running."""
+def test_unpullable_image(lab: Lab) -> None:
+    """The job fails at once instead of staying RUNNING."""
     folder = semantics.folder(lab)
     with clusters.without_image(lab, MISSING):
         job_id = lab.sbatch(f"#!/bin/sh\n#K8S_IMAGE={MISSING}\ntrue\n", "--output=o", cwd=folder)
@@ -58,8 +58,8 @@ def test_an_image_that_cannot_be_pulled(lab: Lab) -> None:
     semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")
 
 
-def test_an_image_without_a_shell(lab: Lab) -> None:
-    """The agent cannot run: said in words, not in those of the container's runtime."""
+def test_image_without_shell(lab: Lab) -> None:
+    """The agent cannot run: reported in our words instead of the container runtime's."""
     folder = semantics.folder(lab)
     job_id = lab.sbatch("#!/bin/sh\n#K8S_IMAGE=lab/pause:1\ntrue\n", "--output=o", cwd=folder)
     assert semantics.record(lab, job_id) == LOST
@@ -68,8 +68,8 @@ def test_an_image_without_a_shell(lab: Lab) -> None:
     )
 
 
-def test_an_image_name_that_is_none(lab: Lab) -> None:
-    """Said by us or by kubelet (InvalidImageName); nothing is retried."""
+def test_invalid_image_name(lab: Lab) -> None:
+    """Reported by us or by kubelet (InvalidImageName); nothing is retried."""
     folder = semantics.folder(lab)
     job_id = lab.sbatch("#!/bin/sh\n#K8S_IMAGE=Bad::Name\ntrue\n", "--output=o", cwd=folder)
     assert semantics.record(lab, job_id) == LOST
@@ -78,7 +78,7 @@ def test_an_image_name_that_is_none(lab: Lab) -> None:
     )
 
 
-def test_an_interpreter_that_the_image_lacks(lab: Lab) -> None:
+def test_missing_interpreter(lab: Lab) -> None:
     """The agent names it, with a shell's exit code for it."""
     folder = semantics.folder(lab)
     job_id = lab.sbatch("#!/opt/none/python3 -u\ntrue\n", "--output=o", cwd=folder)
@@ -87,8 +87,8 @@ def test_an_interpreter_that_the_image_lacks(lab: Lab) -> None:
     assert (folder / "o").read_text() == expected
 
 
-def test_an_input_file_that_the_pod_cannot_see(lab: Lab, outside: Path) -> None:
-    """Slurm could open it, the container cannot: said instead of an empty input."""
+def test_input_file_outside_the_pod(lab: Lab, outside: Path) -> None:
+    """Slurm could open it, the container cannot: reported instead of an empty input."""
     (outside / "in").write_text("x\n")
     folder = semantics.folder(lab)
     job_id = lab.sbatch("#!/bin/sh\ncat\n", f"--input={outside}/in", "--output=o", cwd=folder)
@@ -96,8 +96,8 @@ def test_an_input_file_that_the_pod_cannot_see(lab: Lab, outside: Path) -> None:
     assert (folder / "o").read_text() == f"penstock: the input file {outside}/in is not in the container\n"
 
 
-def test_a_pod_deleted_by_hand(lab: Lab) -> None:
-    """The job ends and says why; it is not run again behind the back of whoever deleted it."""
+def test_pod_deleted_by_hand(lab: Lab) -> None:
+    """The job ends with the reason; it is not run again."""
     folder = semantics.folder(lab)
     job_id = lab.sbatch("#!/bin/sh\ntouch up\nsleep 60\n", "--output=o", cwd=folder)
     semantics.wait_until((folder / "up").exists, "the job runs")
@@ -115,8 +115,8 @@ def warnings(lab: Lab, job_id: str) -> list[str]:
     return [words for pod in shown["pods"] for words in pod["warnings"]]
 
 
-def test_a_shared_mount_that_is_not_on_the_node(lab: Lab, away: str) -> None:
-    """NAS missing: the job does not wait for ever, and says which folder is not there; nobody makes it."""
+def test_missing_shared_mount(lab: Lab, away: str) -> None:
+    """The job does not wait forever and names the missing folder, which is not created."""
     folder = semantics.folder(lab)
     job_id = lab.sbatch("#!/bin/sh\ntrue\n", "--output=o", cwd=folder)
     why = f"hostPath type check failed: {away} is not a dir"
@@ -128,8 +128,8 @@ def test_a_shared_mount_that_is_not_on_the_node(lab: Lab, away: str) -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_folder_to_mount_that_is_not_there(lab: Lab, nodes: int) -> None:
-    """Said before a kubelet would make it, as root; the folders that are there are no help."""
+def test_missing_mount_folder(lab: Lab, nodes: int) -> None:
+    """Reported before a kubelet would create it as root; existing folders do not matter."""
     folder = semantics.folder(lab)
     lab.run_as_user(("mkdir", str(folder / "data")))
     mounts = f"#K8S_MOUNT={folder}/data:/data\n#K8S_MOUNT={folder}/no where:/more\n"
@@ -143,8 +143,8 @@ def test_a_folder_to_mount_that_is_not_there(lab: Lab, nodes: int) -> None:
     assert not (folder / "no where").exists()
 
 
-def test_a_folder_that_its_owner_may_not_see(lab: Lab) -> None:
-    """A kubelet would mount it: root sees everything."""
+def test_mount_folder_closed_to_its_owner(lab: Lab) -> None:
+    """A kubelet would mount it, since it is root."""
     folder = semantics.folder(lab)
     (folder / "closed" / "open").mkdir(parents=True)
     (folder / "closed").chmod(0o700)
@@ -154,7 +154,7 @@ def test_a_folder_that_its_owner_may_not_see(lab: Lab) -> None:
     check_words(lab, job_id, folder / "o", "closed/open: the job's owner sees no such folder on the node$")
 
 
-def test_a_container_that_cannot_be_configured(lab: Lab) -> None:
+def test_container_config_error(lab: Lab) -> None:
     """A folder to mount is a link out of the NAS, which no kubelet follows: CreateContainerConfigError."""
     folder = semantics.folder(lab)
     lab.run_as_user(("ln", "-s", "/etc", str(folder / "innocent")))

@@ -135,8 +135,8 @@ def test_the_containers_log_shows_the_output_too(lab: Lab) -> None:
     assert semantics.record(lab, job_id) == semantics.Record("COMPLETED", "0:0")
 
 
-def test_the_fastest_jobs_lose_nothing(lab: Lab, outside: Path) -> None:
-    """Twenty jobs that write a burst without a last newline and are gone."""
+def test_fast_jobs_lose_no_output(lab: Lab, outside: Path) -> None:
+    """Twenty jobs that write a burst without a last newline and exit."""
     script = f"#!/bin/bash\nprintf '%0{MOST_OF_A_PIPE}d' $SLURM_ARRAY_TASK_ID\n"
     job_id = lab.sbatch(script, "--array=1-20", f"--output={outside}/%a.o")
     semantics.records(lab, (f"{job_id}_{task}" for task in range(1, 21)))

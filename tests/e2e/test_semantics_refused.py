@@ -50,8 +50,8 @@ def check_ran_once(lab: Lab, job_id: str, output: Path) -> None:
     assert [line for line in output.read_text().splitlines() if "ran-" in line] == [f"ran-{restarts}"]
 
 
-def test_a_pod_that_policy_refuses_fails_the_job(lab: Lab) -> None:
-    """Policy is not capacity: no retry, the policy's own words, nothing left."""
+def test_pod_refused_by_policy_fails_the_job(lab: Lab) -> None:
+    """Policy is not capacity: no retry, the policy's message, nothing left."""
     folder = semantics.folder(lab)
     with clusters.refusing_rank(lab, 1, NO):
         job_id = lab.sbatch("#!/bin/sh\necho ran-0\n", "-N2", "--output=o", cwd=folder)
@@ -88,8 +88,8 @@ def test_a_kubelet_that_refuses_one_of_four(lab: Lab, folder: Path) -> None:
     check_ran_once(lab, job_id, folder / "o")
 
 
-def test_room_that_was_promised_and_is_not_taken_yet(lab: Lab, folder: Path) -> None:
-    """Rank 0 of a gang that is starting has no node yet, but nobody else is let onto its GPUs."""
+def test_reserved_room_is_not_given_away(lab: Lab, folder: Path) -> None:
+    """Rank 0 of a starting gang has no node yet, but no other job gets its GPUs."""
     with (
         clusters.standing_still(lab, "n4") as go_on,
         clusters.foreign_pod(lab, "notebook", node="n3", gpus=2),

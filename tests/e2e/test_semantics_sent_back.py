@@ -92,7 +92,7 @@ def _end(lab: Lab, job_id: str, comment: str, folder: Path) -> SentBack:
     [(DRAINED, "vict"), (REFUSING, "OutOfcpu"), (DOWN, ""), (GONE, "node")],
     ids=["drained", "refusing", "down-in-slurm", "gone-from-kubernetes"],
 )
-def test_the_job_runs_again(jobs: dict[str, SentBack], node: str, words: str) -> None:
+def test_requeued_job_runs_again(jobs: dict[str, SentBack], node: str, words: str) -> None:
     """Same id, the reason said, and the second attempt ends well, under the number that Slurm gives it: a
     node that takes its time to heal sends the job back once more before it starts.
     """
@@ -112,8 +112,8 @@ def test_without_requeue_it_is_a_node_failure(lab: Lab, jobs: dict[str, SentBack
     assert (job.state, job.restarts, job.log) == ("NODE_FAIL", "0", "attempt-0\n")
 
 
-def test_nothing_stays_drained_or_behind(lab: Lab, jobs: dict[str, SentBack]) -> None:
-    """All nodes can be used again and no pod of a job is left on them."""
+def test_nodes_are_usable_and_clean_afterwards(lab: Lab, jobs: dict[str, SentBack]) -> None:
+    """No node is drained and no pod of a job is left."""
     semantics.wait_until(lambda: not out_of_use(lab), "all nodes are up")
     argv = ("kubectl", "get", "pods", "-A", "-l", "app=slurm-job", "-o", "name")
     semantics.wait_until(lambda: lab.run(argv).stdout == "", "no pod is left")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e import ailing, deployed
+from tests.e2e import deployed, temporaryfaults
 
 from penstock.install import facts, sitefiles
 from penstock.render import units
@@ -25,7 +25,9 @@ Unit = dict[str, str]
 @pytest.fixture(scope="module")
 def rendered(shared_lab: testing.RunningLab) -> dict[str, Unit]:
     """What `penstock apply` would put into /etc/systemd/system for this lab, by the units' names."""
-    site = ailing.site_of(shared_lab, penstockd={"run": "systemd", "units": str(shared_lab.place.etc)})
+    site = temporaryfaults.site_of(
+        shared_lab, penstockd={"run": "systemd", "units": str(shared_lab.place.etc)}
+    )
     files = sitefiles.all_files(site, facts.gather(site))
     return {each.path.name: service_part(each.content.decode()) for each in files if each.kind == "units"}
 
@@ -108,14 +110,17 @@ def test_the_others_are_ready_with_what_their_units_leave_them(
 
 
 def node_field(lab: testing.RunningLab, name: str) -> str:
-    text = lab.run(("scontrol", "--oneliner", "show", "node", ailing.NODE)).stdout
+    text = lab.run(("scontrol", "--oneliner", "show", "node", temporaryfaults.NODE)).stdout
     return dict(word.split("=", 1) for word in text.split() if "=" in word)[name]
 
 
 def test_a_slurmd_of_a_virtual_node_registers(lab: testing.RunningLab, rendered: dict[str, Unit]) -> None:
     """One unit for any node; slurmctld hears of the new one and may use it."""
     before = node_field(lab, "SlurmdStartTime")
-    with instead_of(lab, f"slurmd-{ailing.NODE}"), started(rendered[units.SLURMD], ailing.NODE):
+    with (
+        instead_of(lab, f"slurmd-{temporaryfaults.NODE}"),
+        started(rendered[units.SLURMD], temporaryfaults.NODE),
+    ):
         testing.until(lambda: node_field(lab, "SlurmdStartTime") > before, seconds=60)
         testing.until(lambda: node_field(lab, "State") == "IDLE", seconds=60)
         assert node_field(lab, "SlurmdStartTime") > before

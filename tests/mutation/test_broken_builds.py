@@ -48,14 +48,14 @@ def test_broken_build_is_caught(build: str, scenario: str) -> None:
 
 CAUGHT_END_TO_END = {
     "epilog": (
-        "test_gang.py::test_a_node_whose_pods_cannot_be_known_gone_is_not_freed",
+        "test_gang.py::test_node_is_not_freed_while_a_pod_terminates",
         "== 'COMPLETING'",
     ),
     "admission": (
-        "test_semantics_refused.py::test_room_that_was_promised_and_is_not_taken_yet",
+        "test_semantics_refused.py::test_reserved_room_is_not_given_away",
         "assert 'waits for gpu on n3' in ''",
     ),
-    "recovery": ("test_outages_api.py::test_an_empty_list_ends_no_job", "assert holds()"),
+    "recovery": ("test_outages_api.py::test_empty_list_ends_no_job", "assert holds()"),
 }
 """By build: a test with its own lab, and its failure message."""
 

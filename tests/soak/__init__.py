@@ -1,1 +1,1 @@
-"""The random test: a seeded storm of jobs, losses and faults over one lab, judged throughout."""
+"""The random test: seeded jobs, outages and faults on one lab, with the invariants checked throughout."""

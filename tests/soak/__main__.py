@@ -1,4 +1,4 @@
-"""`make soak MINUTES=10 [SEED=…]`: a storm over a lab of its own, and a table; exit 1 when anything broke."""
+"""`make soak MINUTES=10 [SEED=…]`: the random test on its own lab; prints a table, exits 1 on any failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.soak import running
     "--once", is_flag=True, help="Jobs that may not run twice, and nothing that ends them but scancel."
 )
 def main(minutes: float, seed: int | None, events: Path | None, once: bool) -> None:
-    """Jobs, losses and faults at random, and the invariants all the while."""
+    """Random jobs, outages and faults, with the invariants checked throughout."""
     chosen = random.SystemRandom().randrange(10**6) if seed is None else seed
     log = events or Path(tempfile.gettempdir()) / f"penstock-soak-{chosen}.jsonl"
     click.echo(f"seed {chosen}, {minutes:g} minutes, events in {log}")
@@ -37,7 +37,7 @@ def main(minutes: float, seed: int | None, events: Path | None, once: bool) -> N
 
 
 def keep_logs(lab: testing.RunningLab, folder: Path) -> None:
-    """What the daemons said goes down with the lab; the event log alone seldom tells why."""
+    """Keep the daemons' logs, which are removed with the lab; the event log alone seldom shows the cause."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(lab.place.log, folder, ignore_dangling_symlinks=True)
 

@@ -1,9 +1,9 @@
-"""What the accounting has of a storm's jobs: of each the record that counts.
+"""The jobs' accounting records, one of each job.
 
-That is the latest, with one exception. A slurmctld that is told to stop while a PrologSlurmctld says no may
-go down without saving its state ("can not save state" in its log): it has told slurmdbd that the job was
-requeued, and its successor knows nothing of that. The job goes on, and its end is in the record before, while
-the latest stays pending for ever. Plain Slurm does the same.
+That is the latest, with one exception. A slurmctld that is stopped while a PrologSlurmctld refuses a job may
+exit without saving its state ("can not save state" in its log): slurmdbd then has the requeue, which the next
+slurmctld does not know. The job continues, and its end is in the previous record, while the latest stays
+pending. Plain Slurm does the same.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Record:
 
 
 def parse(text: str) -> list[Record]:
-    """Records from `sacct -nP` with FIELDS, in sacct's order: a job's own by the time of their making."""
+    """Records from `sacct -nP` with FIELDS, in sacct's order: by job, then by creation time."""
     names = [field.name for field in dataclasses.fields(Record)]
     rows = (line.split("|", FIELDS.count(",")) for line in text.split("\n") if line)
     return [Record(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def unsaved_stops(log: str) -> list[datetime.datetime]:
-    """When slurmctld went down without saving its state, by its log."""
+    """When slurmctld exited without saving its state, by its log."""
     return [datetime.datetime.fromisoformat(moment) for moment in _UNSAVED.findall(log)]
 
 
 def that_count(
     records: Iterable[Record], stops: Sequence[datetime.datetime]
 ) -> tuple[list[Record], list[Record]]:
-    """One record of each job, and those that a slurmctld going down has left open."""
+    """One record of each job, and those that a stopped slurmctld has left open."""
     counting, left_open = [], []
     for _, group in itertools.groupby(sorted(records, key=attrgetter("job_id")), attrgetter("job_id")):
         *earlier, latest = group

@@ -1,7 +1,7 @@
-"""Was a job lost, run twice, or recorded wrongly? A pure look at what each has left.
+"""Pure checks whether a job was lost, run twice, or recorded wrongly.
 
-A job writes a line at the beginning and one at the end of every attempt. Whatever ends otherwise than its
-script says must say why: cancelled, or with the cluster's reason in its comment.
+A job writes a line at the beginning and one at the end of every attempt. If it ends otherwise than by its
+script, there must be a reason: cancelled, or the cluster's reason in its comment.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from penstock.kube import podview
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ended:
-    """What accounting, and the job's own lines, say of one job."""
+    """A job's accounting record and its own lines."""
 
     job_id: str
     state: str
     code: str
     comment: str
     wanted: int
-    """The exit code that its script ends with."""
+    """Its script's exit code."""
     trace: tuple[str, ...]
     cancelled: bool = False
-    """Whether somebody asked for its end."""
+    """Whether it was cancelled."""
 
 
 def faults_of(job: Ended) -> list[str]:
-    """Everything that is wrong about it, in words."""
+    """The problems of a job, as messages."""
     begun = collections.Counter(line for line in job.trace if line.startswith("begin"))
     ends = collections.Counter(line for line in job.trace if line.startswith("end"))
     found = [f"doubled: {line!r} {count} times" for line, count in (begun + ends).items() if count > 1]
@@ -47,8 +47,8 @@ def faults_of(job: Ended) -> list[str]:
 
 
 def faults_of_one_run(job: Ended) -> list[str]:
-    """The same of a job that may not run twice, in a storm that ends none that has begun: unless somebody
-    cancelled it, it has run once and ended as its script does.
+    """The same for a job with --no-requeue, in a run without faults that end started jobs: unless cancelled,
+    it has run once and ended as its script does.
     """
     found = faults_of(job)
     ran = tuple(line.partition(" ")[0] for line in job.trace)
@@ -59,11 +59,11 @@ def faults_of_one_run(job: Ended) -> list[str]:
 
 
 def is_room_for_all(seen: snapshots.Snapshot, subject: str) -> bool:
-    """Whether all pods that live on the node fit there.
+    """Whether all running pods of the node fit there.
 
-    kube-scheduler knows nothing of promises: it may put a pod into the room of a job whose own pod has ended
-    or is not made yet. Nothing is booked twice by that: the kubelet refuses what does not fit, and the job is
-    sent back.
+    kube-scheduler does not know reservations: it may place a pod into the room of a job whose own pod has
+    ended or is not created yet. That is no double booking: the kubelet refuses what does not fit, and the job
+    is requeued.
     """
     name = subject.removeprefix("node ")
     living = [pod for pod in seen.pods if pod.spec.node_name == name and not podview.is_over(pod)]

@@ -1,7 +1,7 @@
-"""What happens in a random test, and in which order: the same seed gives the same steps for ever.
+"""The steps of a random test: the same seed always gives the same steps.
 
-A step carries its own numbers (which of the jobs, how long, how much), so that nothing depends on what was
-drawn for another step or on how fast the machine is.
+A step has its own random numbers (which job, how long, how much), so it depends neither on other steps nor on
+the machine's speed.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ WEIGHTS = {
     "restart-slurmctld": 1,
 }
 GENTLE = {kind: WEIGHTS[kind] for kind in ("submit", "array", "gang", "cancel", "foreign", "kill-penstockd")}
-"""Nothing of it may end a job that has begun, but for `cancel`."""
+"""Steps that, except `cancel`, cannot end a started job."""
 FAULTS: tuple[str, ...] = typing.get_args(faultrules.Fault)
 PROBABILISTIC = {"cut": 0.3, "swallow": 0.3, "half": 0.3, "drop": 0.5, "reorder": 0.5, "delay": 0.5}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """One thing that is done to the lab, with all that is left to chance in it."""
+    """A step with its random numbers."""
 
     number: int
     kind: str
     pause: float
     """Seconds before the next step."""
     pick: float
-    """Which of the candidates, as a part of all of them."""
+    """Selects a candidate, as a fraction of their number."""
     seconds: float
-    """How long it lasts: a job's work, an outage."""
+    """Duration of a job or an outage."""
     amount: int
     """GPUs of a job or pod, tasks of an array."""
     code: int
-    """The exit code of a job."""
+    """A job's exit code."""
     fault: str
 
 
 def steps(seed: int, chosen: Mapping[str, int] = WEIGHTS) -> Iterator[Step]:
-    """Without end."""
+    """An endless sequence of steps."""
     chance = random.Random(seed)  # noqa: S311  # repeatable on purpose
     kinds, weights = zip(*chosen.items(), strict=True)
     number = 0

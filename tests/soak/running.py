@@ -1,4 +1,4 @@
-"""The storm itself: steps until the time is over, looks at the invariants meanwhile, then the judgement."""
+"""The random test: runs steps until the time is over, checks the invariants, then judges the jobs."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ SETTLE_SECONDS = 60.0
 
 @dataclasses.dataclass
 class Report:
-    """What there is to say at the end."""
+    """The final report."""
 
     seed: int
     steps: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     ends: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     looks: int = 0
     blind: int = 0
-    """Looks at which one side did not answer."""
+    """Checks in which Slurm, Kubernetes or penstockd did not answer."""
     contended: int = 0
-    """Looks at which somebody else's pod sat in room that a job had been promised and did not use."""
+    """Checks in which a foreign pod used room reserved for a job that did not use it."""
     left_open: int = 0
     """Records that a slurmctld which could not save its state has left open; see accounts.py."""
     violations: set[str] = dataclasses.field(default_factory=set)
@@ -51,7 +51,7 @@ class Report:
 
 
 class EventLog:
-    """Everything that was done and seen, a JSON line each, with seconds since the start."""
+    """Logs every step and finding as a JSON line, with seconds since the start."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", buffering=1)
@@ -66,7 +66,7 @@ class EventLog:
 
 
 def run(lab: testing.RunningLab, *, seed: int, seconds: float, events: Path, once: bool = False) -> Report:
-    """One storm over this lab; `once`: of jobs that may not run twice, and that nothing ends but scancel."""
+    """Run the test on this lab; `once`: with jobs that may not run twice, and that only scancel ends."""
     report = Report(seed)
     log = EventLog(events)
     try:
@@ -105,7 +105,7 @@ def _storm(
 
 
 def _wait_for_ends(world: worlds.World, log: EventLog) -> None:
-    """Until all jobs have ended or the patience has."""
+    """Wait until all jobs have ended, or until the timeout."""
     deadline = time.monotonic() + END_SECONDS
     while waiting := world.lab.run(("squeue", "-h", "-r", "-o", "%i %T %r")).stdout.split("\n")[:-1]:
         if time.monotonic() > deadline:
@@ -116,9 +116,9 @@ def _wait_for_ends(world: worlds.World, log: EventLog) -> None:
 
 
 def _records(world: worlds.World) -> tuple[list[accounts.Record], list[accounts.Record]]:
-    """All that the accounting has of this storm's jobs, tasks of arrays one by one, and what it never will.
+    """The accounting records of all jobs and array tasks, and those that will never appear.
 
-    sacct leaves out jobs that were cancelled before they could start, unless it is asked for them by number.
+    sacct omits jobs that were cancelled before their start, unless it is asked for them by number.
     """
     listed = _sacct(world, "--starttime=now-1days")
     known = {record.shown_id.partition("_")[0] for record in listed}
@@ -136,7 +136,7 @@ def _sacct(world: worlds.World, which: str) -> list[accounts.Record]:
 
 
 def _accounted(world: worlds.World) -> tuple[list[judging.Ended], list[accounts.Record]]:
-    """What the accounting has; it hears of an end a moment after the queue is empty."""
+    """The accounting records; ends appear there shortly after the queue is empty."""
     for last in testing.looks(ACCOUNTING_SECONDS):
         records, left_open = _records(world)
         jobs = [_ended_job(world, record) for record in records]
@@ -144,11 +144,11 @@ def _accounted(world: worlds.World) -> tuple[list[judging.Ended], list[accounts.
         jobs += [_unrecorded(job_id) for job_id in world.jobs if job_id not in known]
         if last or all(job.state for job in jobs):
             return jobs, left_open
-    raise AssertionError("there is always a last look")
+    raise AssertionError("unreachable: looks() ends with True")
 
 
 def _ended_job(world: worlds.World, record: accounts.Record) -> judging.Ended:
-    """Whatever Slurm knows of, also a job whose sbatch never heard of its being taken."""
+    """All jobs known to Slurm, including those whose sbatch got no reply."""
     trace = world.folder / f"trace.{record.job_id}"
     return judging.Ended(
         job_id=record.job_id,
@@ -162,7 +162,7 @@ def _ended_job(world: worlds.World, record: accounts.Record) -> judging.Ended:
 
 
 def _unrecorded(job_id: str) -> judging.Ended:
-    """A job that sbatch has told of and the accounting has not."""
+    """A job that sbatch has reported and the accounting lacks."""
     return judging.Ended(job_id=job_id, state="", code="", comment="", wanted=0, trace=())
 
 
@@ -181,7 +181,7 @@ def _judge(
 
 
 def _evidence(world: worlds.World, job_id: str) -> dict[str, str]:
-    """All that Slurm has of it: every record of the accounting, also of earlier attempts, and slurmctld's."""
+    """All of Slurm's data of a job: its accounting records, also of earlier attempts, and slurmctld's."""
     fields = "--format=JobID,State,ExitCode,Submit,Start,End,DBIndex,Comment"
     records = world.lab.run(("sacct", "-nPXD", "-j", job_id, fields), check=False).stdout
     shown = world.lab.run(("scontrol", "-o", "show", "job", job_id), check=False).stdout
@@ -189,7 +189,7 @@ def _evidence(world: worlds.World, job_id: str) -> dict[str, str]:
 
 
 def _end_clean(lab: testing.RunningLab, report: Report, log: EventLog) -> None:
-    """Nothing is left in the cluster, no node is kept from work."""
+    """Nothing is left in the cluster, and no node is drained."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while (left := _leftovers(lab)) and time.monotonic() < deadline:
         time.sleep(1)
@@ -206,7 +206,7 @@ def _leftovers(lab: testing.RunningLab) -> list[str]:
 
 @contextmanager
 def watched(lab: testing.RunningLab, report: Report, log: EventLog) -> Iterator[None]:
-    """Somebody looks at both worlds all the time."""
+    """Checks the invariants continuously."""
     stop = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(_look_on(lab, report, log, stop)))
     thread.start()
@@ -232,7 +232,7 @@ async def _look_on(lab: testing.RunningLab, report: Report, log: EventLog, stop:
 
 
 class Onlooker:
-    """Looks, and tells what breaks an invariant from what somebody else's pod did."""
+    """Separates violations from the effects of foreign pods."""
 
     def __init__(self, looker: collect.Looker, report: Report, log: EventLog) -> None:
         self._looker, self._report, self._log = looker, report, log
@@ -245,7 +245,7 @@ class Onlooker:
         return self._seen
 
     async def look(self) -> None:
-        """One look; every violation is told once."""
+        """Check once; every violation is reported once."""
         found = await self._checker.look()
         self._report.looks += 1
         self._report.blind += bool(found.unknown)

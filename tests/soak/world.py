@@ -1,4 +1,4 @@
-"""Does the steps of a plan to a lab, undoes what has to end, and remembers every job."""
+"""Performs a plan's steps on a lab, undoes temporary ones, and records every job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.soak import plans
 
 T = TypeVar("T")
 PATIENCE = 10.0
-"""Seconds that a command of Slurm's may take: without slurmctld some wait for minutes, and all with them."""
+"""Timeout of Slurm's commands, some of which wait for minutes without slurmctld."""
 SCRIPT = """\
 #!/bin/sh
 echo begin ${SLURM_RESTART_COUNT:-0} >> trace.$SLURM_JOB_ID
@@ -28,7 +28,7 @@ exit @CODE@
 
 
 class World:
-    """The lab, the jobs, and what is out of order just now."""
+    """The lab, its jobs, and the current outages."""
 
     def __init__(
         self, lab: testing.RunningLab, note: Callable[..., None], *, requeue: str = "--requeue"
@@ -37,12 +37,12 @@ class World:
         self.note = note
         self.folder = semantics.folder(lab, "soak")
         self.name = f"{self.folder.name}-"
-        """What the names of all jobs of this storm begin with; the exit code of the script follows."""
+        """Prefix of the jobs' names; the script's exit code follows."""
         self.switch = controlsocket.Control(lab.place.fault_proxy_control)
         self.requeue = requeue
         self.cancelled: set[str] = set()
         self.jobs: list[str] = []
-        """Ids that sbatch has told; an array has one for all its tasks."""
+        """Ids reported by sbatch; an array has one for all its tasks."""
         self._pending: set[str] = set()
         self._undo: list[tuple[float, int, str, Callable[[], None]]] = []
         self._busy: set[str] = set()
@@ -51,7 +51,7 @@ class World:
     # -- time ----------------------------------------------------------------------------------------
 
     def tidy(self, *, everything: bool = False) -> None:
-        """Undo what is due."""
+        """End the outages that are due."""
         while self._undo and (everything or self._undo[0][0] <= time.monotonic()):
             _, _, what, undo = heapq.heappop(self._undo)
             self.note("undo", what=what)
@@ -59,7 +59,7 @@ class World:
             self._busy.discard(what)
 
     def _for(self, seconds: float, what: str, do: Callable[[], None], undo: Callable[[], None]) -> None:
-        """Out of order for a while; what is out of order already is left alone."""
+        """Start an outage, unless it is already in progress."""
         if what in self._busy:
             return
         self._busy.add(what)
@@ -69,7 +69,7 @@ class World:
     # -- steps ---------------------------------------------------------------------------------------
 
     def do(self, step: plans.Step) -> None:
-        """One step; a Slurm command may fail: the job has ended, or slurmctld is away."""
+        """Perform a step; a Slurm command may fail, since the job has ended or slurmctld is down."""
         method: Callable[[plans.Step], None] = getattr(self, f"_{step.kind.replace('-', '_')}")
         method(step)
 
@@ -105,7 +105,7 @@ class World:
         self._slurm(step, "scontrol", "requeue")
 
     def _slurm(self, step: plans.Step, *words: str) -> list[str]:
-        """The jobs to which it was done."""
+        """The affected jobs."""
         recent = self.jobs[-12:]
         if not recent:
             return []
@@ -198,7 +198,7 @@ class World:
     # -- the end -------------------------------------------------------------------------------------
 
     def calm(self) -> None:
-        """Everything is in order again, and whoever waits may start."""
+        """End all outages and release delayed jobs."""
         self.tidy(everything=True)
         self.switch.clear()
         if self._cluster is not None:
@@ -207,8 +207,8 @@ class World:
         self.lab.run(kept, check=False)
 
     def hurry(self) -> None:
-        """Jobs that were put off are tried now, if they were in the queue the last time, too: slurmd runs no
-        Epilog on nodes without a step for a job that begins again in the second in which it was requeued.
+        """Start delayed jobs now, if they were also in the queue the last time: slurmd runs no Epilog on
+        nodes without a step for a job that starts again in the second in which it was requeued.
         """
         pending = set(self.lab.run(("squeue", "-h", "-t", "PENDING", "-r", "-o", "%A")).stdout.split())
         for job_id in pending & self._pending:
@@ -221,4 +221,4 @@ def _picked(candidates: Sequence[T], step: plans.Step) -> T:
 
 
 def void(result: object) -> None:
-    """What is done for its effect alone."""
+    """A step that submits nothing."""

@@ -215,18 +215,18 @@ def test_requirements_are_pinned_with_hashes_and_name_no_place() -> None:
         assert "https:" not in text
 
 
-@pytest.mark.parametrize(("lines", "complaints"), [(500, 0), (501, 1)])
-def test_a_file_may_have_five_hundred_lines(
+@pytest.mark.parametrize(("lines", "complaints"), [(400, 0), (401, 1)])
+def test_files_have_at_most_400_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, complaints: int
 ) -> None:
-    """And not one more."""
+    """The limit itself is allowed."""
     monkeypatch.setattr(check_sizes, "ROOT", tmp_path)
     path = tmp_path / "f.py"
     path.write_text("x = 1\n" * lines)
     assert len(list(check_sizes.check(path))) == complaints
 
 
-def test_an_environment_of_somebody_elses_is_left_alone(
+def test_environment_of_another_user_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After `sudo make demo`, a user with other requirements: one line that says what to do."""
@@ -234,7 +234,7 @@ def test_an_environment_of_somebody_elses_is_left_alone(
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(SystemExit):
         bootstrap.make_venv(requirements=("build", "runtime"))
-    assert f"{tmp_path} is somebody else's" in capsys.readouterr().out
+    assert f"{tmp_path} belongs to another user" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 

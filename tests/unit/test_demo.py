@@ -37,8 +37,8 @@ def outputs() -> dict[str, str]:
     return found
 
 
-def test_all_is_well() -> None:
-    """Nothing is complained of."""
+def test_no_problems() -> None:
+    """Nothing is reported."""
     assert scenario.wrong_records(SUBMITTED, records()) == []
     assert scenario.wrong_outputs(SUBMITTED, outputs()) == []
 
@@ -102,8 +102,8 @@ demo.demo([])
         (signal.SIGTERM, "too early"),
     ],
 )
-def test_a_demo_that_is_told_to_stop_leaves_no_lab(number: signal.Signals, when: str) -> None:
-    """A closed terminal is no reason to leave two dozen daemons behind, also before the first job."""
+def test_interrupted_demo_leaves_no_lab(number: signal.Signals, when: str) -> None:
+    """Also after a closed terminal, and before the first job."""
     argv = [sys.executable, "-c", A_DEMO.replace("SECONDS", "60").replace("THERE", "False"), when]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

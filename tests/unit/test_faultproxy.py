@@ -106,8 +106,8 @@ async def world() -> AsyncIterator[World]:
             api.events.put_nowait(b"")
 
 
-async def test_without_faults_everything_passes(world: World) -> None:
-    """Lists, objects and bodies arrive as they are."""
+async def test_no_faults(world: World) -> None:
+    """Lists, objects and bodies are forwarded unchanged."""
     assert len(await world.names()) == 20
     await world.kube.create(kinds.PODS, {"metadata": {"name": "x"}}, namespace="a")
     assert [line.split()[0] for line in world.api.asked] == ["GET", "POST"]
@@ -125,8 +125,8 @@ async def test_without_faults_everything_passes(world: World) -> None:
     ],
     ids=lambda value: value.fault if isinstance(value, Rule) else "",
 )
-async def test_a_failure_is_no_answer(world: World, rule: Rule, reaches_the_api: bool) -> None:
-    """The client knows nothing, whether or not the API did what it was asked; afterwards all is well."""
+async def test_faults_are_unavailable_to_the_client(world: World, rule: Rule, reaches_the_api: bool) -> None:
+    """The client cannot know whether the API acted; afterwards all is normal."""
     world.set(rule)
     with pytest.raises(errors.KubeUnavailable):
         await world.kube.list(kinds.PODS)
@@ -135,8 +135,8 @@ async def test_a_failure_is_no_answer(world: World, rule: Rule, reaches_the_api:
     assert len(await world.names()) == 20
 
 
-async def test_patience_is_asked_for_in_seconds(world: World) -> None:
-    """429 carries Retry-After to the client's error."""
+async def test_retry_after(world: World) -> None:
+    """429 passes Retry-After to the client's error."""
     world.set(Rule(fault="status", status=429, seconds=7))
     with pytest.raises(errors.KubeUnavailable) as caught:
         await world.kube.list(kinds.PODS)
@@ -170,8 +170,8 @@ async def test_a_rule_strikes_as_often_as_it_says(world: World) -> None:
         (Rule(fault="reorder", times=1), ["M2", "A1", "M3"]),
     ],
 )
-async def test_watches_lie(world: World, rule: Rule | None, seen: list[str]) -> None:
-    """Events are lost, repeated from the past, or change places."""
+async def test_watch_faults(world: World, rule: Rule | None, seen: list[str]) -> None:
+    """Events are lost, outdated, or reordered."""
     world.set(*([rule] if rule else []))
     for number, kind in enumerate(("ADDED", "MODIFIED", "MODIFIED"), start=1):
         world.api.events.put_nowait(event(kind, "u", number))
@@ -198,8 +198,8 @@ async def test_a_running_watch_breaks_with_the_network(world: World) -> None:
         await anext(stream)
 
 
-async def test_orders_come_over_a_socket(world: World, tmp_path: Path) -> None:
-    """Rules in, figures out; nonsense is refused in one line."""
+async def test_control_socket(world: World, tmp_path: Path) -> None:
+    """Rules in, counters out; invalid requests are refused in one line."""
     path = tmp_path / "c"
     async with await asyncio.start_unix_server(controlsocket.Server(world.proxy).serve, path):
         switch = controlsocket.Control(path)
@@ -241,8 +241,8 @@ def test_requests_are_understood(method: str, target: str, meaning: tuple[str, s
 
 
 @given(method=st.sampled_from(["GET", "POST", "PUT", "HEAD"]), target=st.text())
-def test_no_target_confuses_it(method: str, target: str) -> None:
-    """Whatever a client asks for is something that a rule can name."""
+def test_any_target_is_parsed(method: str, target: str) -> None:
+    """Whatever a client requests can be matched by a rule."""
     assert kuberequests.understand(method, target).verb
 
 
@@ -258,8 +258,8 @@ def test_the_same_seed_strikes_the_same_requests(seed: int, count: int) -> None:
     assert strikes() == strikes()
 
 
-def test_what_is_no_list_is_left_alone() -> None:
-    """A refusal in place of a list has no items."""
+def test_non_lists_are_unchanged() -> None:
+    """An error in place of a list has no items."""
     faults = faultrules.Faults()
     faults.set((Rule(fault="empty"),))
     body = lies.status_body(403)
@@ -270,8 +270,8 @@ LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=F
 
 
 @pytest.mark.parametrize("kubernetes", [spec.DEV, spec.REAL])
-def test_a_lab_puts_it_before_penstockd(kubernetes: str) -> None:
-    """After the cluster has let penstockd in, on a port of the lab's own; no other lab has one."""
+def test_lab_puts_the_proxy_before_penstockd(kubernetes: str) -> None:
+    """After the cluster's access step, on its own port; other labs have no proxy."""
     lab = msgspec.structs.replace(LAB, kubernetes=kubernetes)
     place = paths.LabPaths(Path("/lab"))
     daemons = {part.name: part for part in components.all_components(place, lab)}

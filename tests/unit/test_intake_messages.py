@@ -255,11 +255,11 @@ class TestHealth:
     def test_intake_is_healthy_if_its_inbox_is_recent(self, tmp_path: Path) -> None:
         """An inbox of an earlier process, or an old one, does not count."""
         path = tmp_path / "inbox.json"
-        assert "not said anything" in health.inbox(path)
+        assert "not written its status" in health.inbox(path)
         said = status.Inbox(NOW, "host", "read-only", (), (), pid=os.getpid())
         path.write_bytes(msgspec.json.encode(said))
         assert (health.inbox(path), health.inbox_problem(path)) == ("", "read-only")
         os.utime(path, (1.0, 1.0))
         assert "silent" in health.inbox(path)
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(said, pid=2**22 + 1)))
-        assert "not said anything" in health.inbox(path)
+        assert "not written its status" in health.inbox(path)

@@ -126,10 +126,10 @@ def test_the_second_time_nothing_is_built(module: builds.Module, environment: di
     assert listener.lines == []
 
 
-def test_a_failure_leaves_nothing_and_says_what_go_said(
+def test_failed_build_leaves_nothing_and_has_gos_message(
     module: builds.Module, environment: dict[str, str]
 ) -> None:
-    """The next attempt starts anew."""
+    """The next attempt starts over."""
     with pytest.raises(errors.LabError, match="cannot build one") as failure:
         builds.ensure(module, listener=Listener(), environment=environment | {"FAKE_FAILURE": "no such word"})
     assert "main.go:1: no such word" in failure.value.hint
@@ -168,8 +168,8 @@ def test_a_cache_may_be_named_from_where_one_is(
     assert sorted(path.name for path in found.iterdir()) == ["one", "two"]
 
 
-def test_what_is_kept_is_for_everybody(module: builds.Module, environment: dict[str, str]) -> None:
-    """A test run of somebody careful must not lock the users of later labs out."""
+def test_cached_files_are_readable_by_all(module: builds.Module, environment: dict[str, str]) -> None:
+    """A restrictive umask must not lock out users of later labs."""
     before = os.umask(0o077)
     try:
         found = builds.ensure(module, listener=Listener(), environment=environment)
@@ -180,10 +180,8 @@ def test_what_is_kept_is_for_everybody(module: builds.Module, environment: dict[
     assert (found / "one").stat().st_mode & stat.S_IROTH
 
 
-def test_what_a_killed_builder_left_is_removed_by_the_next(
-    module: builds.Module, environment: dict[str, str]
-) -> None:
-    """Hundreds of megabytes, under a name that nobody will ever use again."""
+def test_leftovers_of_a_killed_build_are_removed(module: builds.Module, environment: dict[str, str]) -> None:
+    """Hundreds of megabytes, under a name that is never used again."""
     name = f"lab-{builds.fingerprint(module, builds.go_version(builds.find_go(environment)))}"
     (cache.SYSTEM_CACHE / f".{name}.x7_").mkdir(parents=True)
     (cache.SYSTEM_CACHE / f".{name}.x7_" / "one").touch()
@@ -191,10 +189,10 @@ def test_what_a_killed_builder_left_is_removed_by_the_next(
     assert sorted(path.name for path in found.parent.iterdir()) == [f".{name}.lock", name]
 
 
-def test_go_leaves_nothing_outside_of_the_cache(
+def test_go_writes_only_into_the_cache(
     module: builds.Module, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """A Go that is killed does not tidy up: what it had on the way goes with the rest."""
+    """A killed Go does not clean up: its temporary files are removed with the entry."""
     go = tmp_path / "bin/go"
     go.write_text(
         FAKE_GO.replace("#!/bin/sh\n", '#!/bin/sh\n[ "$1" = env ] || touch "${GOTMPDIR:-$HOME}/go-build7"\n')
@@ -270,7 +268,7 @@ def test_an_old_go_is_too_old(environment: dict[str, str], monkeypatch: pytest.M
 def test_only_a_checkout_can_build(module: builds.Module) -> None:
     """An installed Penstock has no go.mod, and says so."""
     nowhere = dataclasses.replace(module, source=module.source / "nowhere")
-    with pytest.raises(errors.LabError, match=r"there is no .*nowhere/go\.mod"):
+    with pytest.raises(errors.LabError, match=r"cannot build: .*nowhere/go\.mod does not exist"):
         builds.fingerprint(nowhere, "go")
 
 
@@ -281,7 +279,7 @@ def test_versions_of_go_are_read(major: int, minor: int, rest: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="0123456789")))
-def test_what_is_no_version_is_older_than_any(text: str) -> None:
+def test_unknown_go_version_is_too_old(text: str) -> None:
     """A development tree has no release."""
     assert builds.parse_go_version(text) == (0, 0)
 

@@ -94,9 +94,9 @@ class TestChoosing:
         """Their nodes are made as the lab wants them."""
         assert [variants.members(choice) for choice in (spec.DEV, spec.REAL, spec.KWOK)] == [(), (), ()]
 
-    def test_what_is_neither_word_nor_file_is_a_wrong_call(self, tmp_path: Path) -> None:
-        """One line says what would do."""
-        with pytest.raises(errors.UsageError, match="neither dev, real or kwok nor a file") as failure:
+    def test_unknown_cluster_choice_is_a_usage_error(self, tmp_path: Path) -> None:
+        """One line lists the choices."""
+        with pytest.raises(errors.UsageError, match="not dev, real, kwok or an existing file") as failure:
             variants.members(str(tmp_path / "nowhere"))
         assert failure.value.exit_code == 2
 
@@ -118,7 +118,7 @@ class TestChoosing:
         lab = msgspec.structs.replace(LAB, kubernetes=choice, bridge=bridge)
         assert (variants.needs_building(lab), lab.foreign) == (builds, is_foreign)
 
-    def test_a_lab_without_own_cluster_waits_for_none(self) -> None:
+    def test_lab_without_own_cluster_has_no_cluster_steps(self) -> None:
         """No step, no daemon, nothing to clear."""
         assert variants.all_components(PLACE, LAB) == ()
         assert variants.all_steps(PLACE, LAB) == ()
@@ -156,8 +156,8 @@ class TestForeign:
         with pytest.raises(errors.UsageError, match="no node that is Ready"):
             externalcluster.members(tmp_path / "config")
 
-    def test_a_soft_taint_keeps_nobody_away(self) -> None:
-        """PreferNoSchedule is a wish."""
+    def test_prefer_no_schedule_is_ignored(self) -> None:
+        """The taint is only a preference."""
         taint = {"key": "x", "effect": "PreferNoSchedule"}
         assert externalcluster.is_usable(node("a", taints=[taint]))
 
@@ -183,11 +183,11 @@ class TestForeign:
         assert (access.server, access.token) == ("http://127.0.0.1:1", "other")
 
     @pytest.mark.parametrize("text", ["", "[]", "{", '{"contexts": []}', "current-context: x"])
-    def test_what_is_no_kubeconfig_is_said_to_be_none(self, tmp_path: Path, text: str) -> None:
+    def test_invalid_kubeconfig_is_a_usage_error(self, tmp_path: Path, text: str) -> None:
         """Never a traceback."""
         path = tmp_path / "config"
         path.write_text(text)
-        with pytest.raises(errors.UsageError, match="is not a kubeconfig that can be used"):
+        with pytest.raises(errors.UsageError, match="is not a usable kubeconfig"):
             externalcluster.render_kubeconfig(path, user={})
 
 
@@ -226,7 +226,7 @@ class TestRemovingForeign:
         assert "not today" in caplog.text
         assert f"kubectl delete namespace/{self.NAME}," in caplog.text
 
-    def test_nothing_is_said_when_all_is_gone(
+    def test_complete_removal_logs_nothing(
         self, answers: dict[str, tuple[int, bytes]], tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Removed now, or before."""
@@ -234,10 +234,10 @@ class TestRemovingForeign:
         externalcluster.remove(PLACE, self.lab(tmp_path / "config"))
         assert caplog.text == ""
 
-    def test_what_is_made_there_is_removed_and_nothing_else_is_touched(
+    def test_removal_from_an_external_cluster_is_limited_to_our_objects(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A ClusterRole `viewer` of the site's own would be given our rules, and keep them for ever."""
+        """The site may have its own ClusterRole `viewer`."""
         (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
         applied: list[str] = []
         removed: list[str] = []
@@ -259,10 +259,10 @@ class TestRemovingForeign:
         inside = f"/api/v1/namespaces/{externalcluster.namespace_of(place, LAB)}/"
         assert {path for path in applied if not path.startswith(inside)} == set(removed)
 
-    def test_labs_of_the_same_name_have_nothing_in_common_there(
+    def test_labs_of_one_name_are_separate_in_an_external_cluster(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Everybody's lab is called default: whoever takes down his own must not end another's."""
+        """Many labs are called default, and each removes only its own objects."""
         (tmp_path / "machine-id").write_text("f00\n")
         elsewhere = externalcluster.namespace_of(paths.LabPaths(Path("/lab2")), LAB)
         monkeypatch.setattr(externalcluster, "MACHINE_ID", tmp_path / "machine-id")
@@ -286,14 +286,14 @@ class TestApi:
             (500, errors.KubeUnavailable),
         ],
     )
-    def test_a_refusal_is_an_error_of_ours(
+    def test_api_errors_are_converted(
         self,
         answers: dict[str, tuple[int, bytes]],
         tmp_path: Path,
         status: int,
         kind: type[errors.KubeError],
     ) -> None:
-        """With the API's own words, or what it said instead of JSON."""
+        """With the API's message, or the raw response if it is not JSON."""
         answers["/api/v1/nodes/json"] = (
             status,
             b'{"kind": "Status", "message": "no way", "reason": "Because"}',
@@ -304,12 +304,13 @@ class TestApi:
         assert (failure.value.status, failure.value.reason) == (status, "Because")
         somebody_else = status in (403, 404)  # such an answer says nothing of the object
         with pytest.raises(
-            errors.KubeUnavailable if somebody_else else kind, match="not the" if somebody_else else "proxy"
+            errors.KubeUnavailable if somebody_else else kind,
+            match="does not come from the" if somebody_else else "proxy",
         ):
             asked(tmp_path / "config", "text")
 
-    def test_nobody_there_is_unavailable(self, tmp_path: Path) -> None:
-        """A closed port is not an answer."""
+    def test_closed_port_is_unavailable(self, tmp_path: Path) -> None:
+        """Not an answer of the API."""
         (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
         with pytest.raises(errors.KubeUnavailable, match="does not answer"):
             asked(tmp_path / "config", "any")
@@ -325,8 +326,8 @@ class TestApi:
         assert said == [
             "",
             "kubelet is sleepy",
-            "says nothing of being Ready",
-            "its node has not come up yet",
+            "has no Ready condition",
+            "its node is not registered yet",
         ]
 
 

@@ -50,8 +50,8 @@ class TestCgroups:
         assert (controllers / "cpuset/lab/n1").is_dir()
         assert [tree.name for tree in cgroups.trees(controllers)] == ["cpuset", "memory"]
 
-    def test_a_place_without_a_controller_is_none(self, controllers: Path) -> None:
-        """An init system that was started in between leaves such places behind."""
+    def test_directory_without_controller_is_ignored(self, controllers: Path) -> None:
+        """An init system may leave such directories."""
         (controllers / "perf_event").mkdir()
         assert [tree.name for tree in cgroups.trees(controllers)] == ["cpuset", "memory"]
 
@@ -94,8 +94,8 @@ class TestCgroups:
             child.kill()
             child.wait(10)
 
-    def test_who_is_out_of_sight_is_not_taken_for_ourselves(self, controllers: Path) -> None:
-        """A process of another pid namespace is a 0 there, and a signal to 0 goes to one's own group."""
+    def test_pid_0_is_not_signalled(self, controllers: Path) -> None:
+        """A process of another pid namespace is shown as 0, and a signal to 0 goes to our own group."""
         (controllers / "memory/lab").mkdir()
         (controllers / "memory/lab/cgroup.procs").write_text("0\n")
         argv = [
@@ -145,8 +145,8 @@ class TestCgroups:
                 child.wait(10)
         assert (max(most), held) == (2, [])
 
-    def test_removing_what_is_not_there_is_nothing(self, controllers: Path) -> None:
-        """A lab that never got so far is taken down as well."""
+    def test_removing_a_missing_cgroup_is_fine(self, controllers: Path) -> None:
+        """For a lab that never got so far."""
         cgroups.remove("lab", root=controllers)
         assert sorted(path.name for path in controllers.iterdir()) == [
             *("cpuacct", "cpuset", "memory", "net_cls,net_prio")
@@ -180,7 +180,7 @@ class TestView:
         assert chosen[nodeview.MEMORY] == tmp_path / "meminfo"
         assert all(target.exists() for target in chosen)
 
-    def test_a_program_sees_the_view_and_nobody_else_does(self, tmp_path: Path) -> None:
+    def test_only_the_program_sees_the_view(self, tmp_path: Path) -> None:
         """The size of the node inside, the host's outside, and nothing stays mounted."""
         if os.geteuid() != 0:
             pytest.skip("a mount namespace needs root")
@@ -203,10 +203,8 @@ class TestMounts:
         line = f"36 35 98:0 /mnt1 /{escaped} rw,noatime master:1 - ext3 /dev/root rw"
         assert mountcalls.parse_mount_point(line) == f"/{path}"
 
-    def test_somebodys_mount_may_be_called_anything(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Names are bytes, and one in Latin-1 must not keep anybody from looking at the others."""
+    def test_mount_points_may_be_invalid_utf_8(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Names are bytes; one in Latin-1 must not break the parser."""
         line = b"36 35 98:0 / /media/%s rw,noatime - ext3 /dev/root rw\n"
         (tmp_path / "mountinfo").write_bytes(line % b"caf\xe9" + line % "café\x85".encode())
         monkeypatch.setattr(mountcalls, "_MOUNTINFO", tmp_path / "mountinfo")
@@ -271,10 +269,8 @@ class TestHost:
         hostnote.restore()
 
     @pytest.mark.parametrize("first", [0, 1], ids=["oldest first", "newest first"])
-    def test_the_last_cluster_leaves_the_machine_as_the_first_found_it(
-        self, machine: Path, first: int
-    ) -> None:
-        """Whichever goes first; what the second found was the first one's doing."""
+    def test_last_cluster_restores_the_host_settings(self, machine: Path, first: int) -> None:
+        """In any order; what the second found was set by the first."""
         labs = [self.up(machine, "/a"), self.up(machine, "/b")]
         self.down(machine, labs.pop(first))
         assert (machine / "ip_forward").read_text() == "1\n"
@@ -303,7 +299,7 @@ class TestHost:
             *("cgroup.controllers", "containerd", "ip_forward")
         ]
 
-    def test_a_note_cut_short_is_none(self, machine: Path) -> None:
+    def test_incomplete_note_is_ignored(self, machine: Path) -> None:
         """Its writer was killed."""
         (machine / "note").write_text('{"forwa')
         hostnote.restore()
@@ -320,8 +316,8 @@ class TestRequirements:
         monkeypatch.setattr(builds, "USUAL_GO_PLACES", ())
 
     @pytest.mark.usefixtures("nothing_here")
-    def test_everything_that_is_missing_is_said_at_once(self) -> None:
-        """Go, programs with their packages: one look, one list."""
+    def test_all_missing_requirements_are_reported_at_once(self) -> None:
+        """Go, programs with their packages: one list."""
         found = requirements.missing({"PATH": "/nonexistent"})
         assert found[0] == "Go is not installed (Go 1.26 or newer)"
         assert found[1] == "not installed: containerd, runc (apt-get install containerd runc)"

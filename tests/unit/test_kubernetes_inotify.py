@@ -39,7 +39,6 @@ def test_a_cluster_that_does_not_fit_is_refused_in_one_line() -> None:
     with pytest.raises(errors.LabError) as refused:
         inotify.require(4)
     assert refused.value.message == (
-        "a real Kubernetes with 4 nodes takes 30 inotify instances, "
-        "and 100 of the 128 that one user may have are in use"
+        "a real Kubernetes with 4 nodes needs 30 inotify instances, and 100 of 128 per user are in use"
     )
     assert "sysctl -w fs.inotify.max_user_instances=1024" in refused.value.hint

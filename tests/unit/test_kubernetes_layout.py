@@ -95,8 +95,8 @@ def test_steps_wait_only_for_what_there_is() -> None:
     assert awaited <= names
 
 
-def test_the_order_lets_a_cluster_be_stopped_backwards() -> None:
-    """etcd comes first and so goes last: an API server without it holds its port for a minute."""
+def test_components_can_be_stopped_in_reverse_order() -> None:
+    """etcd is first and so stopped last: an API server without it holds its port for a minute."""
     names = [part.name for part in labcluster.all_components(cluster(1))]
     assert names == [
         "etcd",

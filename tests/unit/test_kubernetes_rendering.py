@@ -119,10 +119,10 @@ def test_a_nodes_status_is_completed() -> None:
 
 
 @pytest.mark.parametrize("conflicts", [0, 1, bootstrap.TRIES])
-async def test_a_taint_is_not_put_back_over_the_controllers(
+async def test_taint_patch_does_not_overwrite_the_controllers_change(
     conflicts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is removed from the node as it was read, or the node is read again."""
+    """It is removed from the node as read, or the node is read again."""
     not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     clouds = {"key": bootstrap.UNINITIALIZED, "effect": "NoSchedule"}
     node: dict[str, Any] = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": [clouds, not_ready]}}

@@ -22,8 +22,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counted
 
 
-def test_room_is_waited_for(machine: dict[str, int], tmp_path: Path) -> None:
-    """Until somebody else's lab is gone."""
+def test_lab_waits_for_inotify_instances(machine: dict[str, int], tmp_path: Path) -> None:
+    """Until another lab is gone."""
     machine["used"] = 111
     began = threading.Event()
 
@@ -39,8 +39,8 @@ def test_room_is_waited_for(machine: dict[str, int], tmp_path: Path) -> None:
     thread.join()
 
 
-def test_two_do_not_take_the_same_room(machine: dict[str, int], tmp_path: Path) -> None:
-    """There is room for one: the second looks when the first has been started."""
+def test_concurrent_labs_do_not_use_the_same_room(machine: dict[str, int], tmp_path: Path) -> None:
+    """There is room for one: the second checks once the first has started."""
     machine["used"] = 128 - inotify.needed(1)
     order: list[str] = []
 
@@ -61,8 +61,8 @@ def test_two_do_not_take_the_same_room(machine: dict[str, int], tmp_path: Path) 
     assert order == ["first", "second"]
 
 
-def test_patience_ends(machine: dict[str, int], tmp_path: Path) -> None:
-    """Then the lab is tried, and says itself what it lacks."""
+def test_wait_times_out(machine: dict[str, int], tmp_path: Path) -> None:
+    """Then the lab is started, and reports what is missing."""
     machine["used"] = 128
     began = time.monotonic()
     with startlock.turn(tmp_path / "lock", 1, patience=0.3):

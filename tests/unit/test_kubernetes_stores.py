@@ -46,8 +46,8 @@ with stores._containerd(folder / "root", folder):
 """
 
 
-def test_it_goes_with_the_one_who_started_it(folder: Path) -> None:
-    """After a kill -9 there is nobody who could tell it to stop, and no lab that it belongs to."""
+def test_temporary_containerd_dies_with_its_parent(folder: Path) -> None:
+    """After a kill -9 nothing could stop it, and it belongs to no lab."""
     with subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder)], stdout=subprocess.PIPE) as maker:
         assert maker.stdout is not None
         assert maker.stdout.readline() == b"ready\n"

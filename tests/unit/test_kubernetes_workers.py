@@ -30,23 +30,23 @@ def test_more_cores_more_workers(machine: pytest.MonkeyPatch, cores: int, expect
     assert test_kubernetes.workers(test_kubernetes.wanted()) == expected
 
 
-def test_each_needs_memory(machine: pytest.MonkeyPatch) -> None:
-    """Clusters that are killed for it fail in words that nobody understands."""
+def test_workers_are_limited_by_memory(machine: pytest.MonkeyPatch) -> None:
+    """Clusters killed by the OOM killer fail with unrelated messages."""
     test_kubernetes.MEMORY.write_text("MemAvailable: 9000000 kB\n")
     assert test_kubernetes.workers(test_kubernetes.wanted()) == 4
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(128, 3), (200, 5), (8, 1)])
-def test_too_few_instances_are_said(
+def test_too_few_inotify_instances_are_reported(
     machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: int, expected: int
 ) -> None:
-    """With what to do about it."""
+    """With a remedy."""
     machine.setattr(inotify, "limit", lambda: limit)
     assert test_kubernetes.workers(test_kubernetes.wanted()) == expected
-    assert f"8 workers may take 270: going on with {expected}" in capsys.readouterr().out
+    assert f"8 workers may need 270: continuing with {expected}" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("machine")
-def test_enough_of_everything_is_not_worth_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sufficient_resources_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert test_kubernetes.workers(test_kubernetes.wanted()) == 8
     assert capsys.readouterr().out == ""

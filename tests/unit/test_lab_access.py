@@ -56,7 +56,7 @@ class TestWrapper:
         text = wrapper.render_for(interpreter=str(interpreter), substitute="", import_path="")
         assert sh(f"set -- 'a b' \"c'd\"\n{text}") == "<-P><-m><penstock><a b><c'd>"
 
-    def test_a_substitute_takes_over_where_the_interpreter_is_out_of_reach(self, tmp_path: Path) -> None:
+    def test_system_interpreter_replaces_an_inaccessible_one(self, tmp_path: Path) -> None:
         """With the same code to import."""
         substitute = tmp_path / "python"
         substitute.write_text('#!/bin/sh\nprintf "%s|%s" "$PYTHONPATH" "$*"\n')
@@ -75,15 +75,15 @@ class TestWrapper:
             )
             assert sh(text) == said
 
-    def test_without_a_substitute_it_says_what_is_wrong(self) -> None:
+    def test_missing_system_interpreter_is_reported(self) -> None:
         """Exit code 126, as shells use for what may not be executed."""
         text = wrapper.render_for(interpreter="/not/there", substitute="", import_path="")
         result = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False, timeout=60)
         assert result.returncode == 126
-        assert "/not/there is out of reach" in result.stderr
+        assert "/not/there is not accessible to you" in result.stderr
 
-    def test_reach_depends_on_every_directory_above(self, tmp_path: Path) -> None:
-        """One closed door is enough."""
+    def test_access_depends_on_all_parent_directories(self, tmp_path: Path) -> None:
+        """One closed directory is enough."""
         tool = tmp_path / "tool"
         tool.touch(mode=0o755)
         assert wrapper.open_to_all(Path("/bin/sh").resolve())
@@ -101,8 +101,8 @@ class TestWrapper:
         monkeypatch.setattr(wrapper, "_substitute", lambda: "/usr/bin/its-substitute")
         assert "/usr/bin/its-substitute -P -m penstock" in wrapper.render(tmp_path / "lib")
 
-    def test_code_out_of_reach_is_linked_into_the_lab(self, tmp_path: Path) -> None:
-        """A checkout in a closed folder: the same files, where everybody may read them."""
+    def test_inaccessible_code_is_linked_into_the_lab(self, tmp_path: Path) -> None:
+        """A checkout in a closed folder: the same files, readable by everybody."""
         closed = tmp_path / "closed" / "src"
         (closed / "package").mkdir(parents=True)
         (closed / "package" / "code.py").write_text("x = 1\n")
@@ -194,8 +194,8 @@ class TestPrivilege:
         program.chmod(0o755)
         return program
 
-    def test_root_goes_straight_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nothing to do: nobody is asked, and this process stays what it is."""
+    def test_root_needs_no_sudo(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nothing is executed, and this process continues."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         became: list[object] = []
         monkeypatch.setattr(os, "execv", lambda *words: became.append(words))
@@ -212,18 +212,16 @@ class TestPrivilege:
             "penstock", "lab", "up", "--nodes", "2",
         ]  # fmt: skip
 
-    def test_the_cache_that_was_meant_is_meant_by_root(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """sudo drops what it is not told to keep, and /var may have no room for a build."""
+    def test_sudo_keeps_the_cache_setting(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """sudo drops other variables, and /var may have no room for a build."""
         self.sudo(tmp_path, 0)
         monkeypatch.setenv("PENSTOCK_CACHE", "/big/disk")
         with pytest.raises(ReplacedError) as caught:
             privilege.require_root(["lab", "up"])
         assert "PENSTOCK_CACHE=/big/disk" in caught.value.args[0]
 
-    def test_root_imports_nothing_from_where_the_caller_is(self, tmp_path: Path) -> None:
-        """Somebody else's `penstock` in /tmp would run as root."""
+    def test_root_does_not_import_from_the_callers_directory(self, tmp_path: Path) -> None:
+        """Another user's `penstock` in /tmp would run as root."""
         (tmp_path / "penstock").mkdir()
         for name in ("__init__.py", "__main__.py"):
             (tmp_path / "penstock" / name).write_text("raise SystemExit('taken over')\n")
@@ -242,14 +240,16 @@ class TestPrivilege:
             privilege.require_root(["lab", "down"])
         assert caught.value.args[0][:2] == [str(sudo), "--"]
 
-    def test_without_a_terminal_it_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A script must not hang at a question nobody sees."""
+    def test_no_password_prompt_without_a_terminal(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A script must not hang at an invisible prompt."""
         self.sudo(tmp_path, 1)
         monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
         with pytest.raises(errors.LabError, match="needs root or sudo: sudo wants a password"):
             privilege.require_root(["lab", "up"])
 
-    def test_without_sudo_it_says_so(self) -> None:
+    def test_missing_sudo_is_reported(self) -> None:
         """Many containers have none."""
         with pytest.raises(errors.LabError, match="needs root or sudo: sudo is not installed") as caught:
             privilege.require_root(["lab", "up"])

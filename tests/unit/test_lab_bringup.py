@@ -98,8 +98,8 @@ def fail() -> str:
 
 @pytest.mark.usefixtures("doing")
 class TestNew:
-    def test_a_lab_is_what_was_asked_for_and_remembered(self, place: paths.LabPaths) -> None:
-        """lab.json has the wishes, the defaults, and that it was up."""
+    def test_lab_json_has_the_options(self, place: paths.LabPaths) -> None:
+        """lab.json has the options, the defaults, and that it was up."""
         made = bring_up(place, nodes=2, gpus=0)
         assert spec.load(place) == made
         assert (made.name, made.nodes, made.gpus, made.cpus, made.memory_gb) == ("lab", 2, 0, 8, 32)
@@ -133,10 +133,8 @@ class TestNew:
         assert caught.value.hint == "its last words"
         assert not place.directory.exists()
 
-    def test_a_defect_of_ours_leaves_nothing_either(
-        self, place: paths.LabPaths, doing: dict[str, Doing]
-    ) -> None:
-        """A traceback is bad enough without daemons left running."""
+    def test_internal_error_leaves_nothing(self, place: paths.LabPaths, doing: dict[str, Doing]) -> None:
+        """No daemons are left running."""
 
         def crash() -> str:
             raise ZeroDivisionError
@@ -169,7 +167,7 @@ class TestNew:
         assert children[0].wait(timeout=60) < 0
         assert not place.directory.exists()
 
-    def test_a_full_disk_is_the_true_cause_whatever_the_daemons_say(
+    def test_full_disk_replaces_the_daemons_error(
         self, place: paths.LabPaths, doing: dict[str, Doing], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """slurmdbd calls it "Unspecified error"."""
@@ -184,7 +182,7 @@ class TestNew:
     ) -> None:
         """Named by number and component."""
         monkeypatch.setattr(ports, "is_free", lambda port: port != 21003)
-        with pytest.raises(errors.LabError, match="port 21003 for slurmd-n1 is taken"):
+        with pytest.raises(errors.LabError, match="port 21003 for slurmd-n1 is in use"):
             bring_up(place, port_base=21000)
         assert not place.directory.exists()
 
@@ -221,20 +219,18 @@ class TestOld:
         with pytest.raises(errors.UsageError, match=said):
             bring_up(place, **wishes)
 
-    def test_a_half_made_lab_begins_anew(
-        self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Its processes are ended first: nobody knows what state they are in."""
+    def test_incomplete_lab_starts_over(self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its processes are killed first, since their state is unknown."""
         ended: list[paths.LabPaths] = []
         monkeypatch.setattr(teardown, "end_processes", lambda where, lab: ended.append(where))
         make(place, msgspec.structs.replace(LAB, complete=False))
         assert bring_up(place).complete
         assert ended == [place]
 
-    def test_a_half_made_lab_that_fails_again_is_removed(
+    def test_incomplete_lab_that_fails_again_is_removed(
         self, place: paths.LabPaths, doing: dict[str, Doing]
     ) -> None:
-        """It never was a lab that somebody used."""
+        """It was never up, so nobody has used it."""
         make(place, msgspec.structs.replace(LAB, complete=False))
         doing["run"] = fail
         with pytest.raises(errors.LabError, match="slurmctld ended"):
@@ -244,7 +240,7 @@ class TestOld:
 
 @pytest.mark.usefixtures("doing")
 class TestPlaces:
-    def test_a_place_users_cannot_reach_is_refused(self, place: paths.LabPaths) -> None:
+    def test_inaccessible_directory_is_refused(self, place: paths.LabPaths) -> None:
         """Nothing is made there."""
         place.directory.parent.chmod(0o700)
         with pytest.raises(errors.UsageError, match="is closed to them"):
@@ -257,7 +253,7 @@ class TestPlaces:
         bring_up(deeper)
         assert spec.exists(deeper)
 
-    def test_somebody_elses_files_are_not_touched(self, place: paths.LabPaths) -> None:
+    def test_foreign_files_are_not_touched(self, place: paths.LabPaths) -> None:
         """Not a lab, not empty: refused."""
         place.directory.mkdir(mode=0o755)
         (place.directory / "thesis").touch()
@@ -267,8 +263,8 @@ class TestPlaces:
 
 
 class TestSteps:
-    def test_all_real_steps_fit_together(self, place: paths.LabPaths) -> None:
-        """Every daemon is a step, and nobody waits for what does not exist."""
+    def test_all_real_steps_have_known_dependencies(self, place: paths.LabPaths) -> None:
+        """Every daemon is a step, and no step waits for an unknown one."""
         for bridge in (True, False):
             lab = msgspec.structs.replace(LAB, bridge=bridge)
             made = bringup.all_steps(place, lab, supervision.Supervisor(place))
@@ -279,8 +275,8 @@ class TestSteps:
 
 
 @pytest.mark.usefixtures("doing")
-def test_a_directory_of_somebody_elses_becomes_ours(place: paths.LabPaths) -> None:
-    """Whoever owned it could put programs of his own where root runs the lab's."""
+def test_directory_changes_owner(place: paths.LabPaths) -> None:
+    """Its previous owner could put programs where root runs the lab's."""
     if os.geteuid() != 0:
         pytest.skip("giving a directory away needs root")
     place.directory.mkdir()
@@ -290,10 +286,10 @@ def test_a_directory_of_somebody_elses_becomes_ours(place: paths.LabPaths) -> No
 
 
 @pytest.mark.usefixtures("doing")
-def test_what_its_maker_put_there_at_the_last_moment_is_noticed(
+def test_files_added_before_the_lock_are_noticed(
     place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The directory was empty when it was looked at first."""
+    """The directory was empty at the first check."""
 
     def directory(path: Path, **_: object) -> None:
         (path / "bin").mkdir(parents=True)

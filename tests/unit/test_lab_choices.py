@@ -56,10 +56,8 @@ class TestSpec:
             complete=st.booleans(),
         )
     )
-    def test_what_is_saved_is_what_is_loaded(
-        self, lab: spec.LabSpec, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        """lab.json is the lab's only memory."""
+    def test_lab_json_round_trip(self, lab: spec.LabSpec, tmp_path_factory: pytest.TempPathFactory) -> None:
+        """lab.json is the lab's only state of its own."""
         assert msgspec.json.decode(msgspec.json.encode(lab), type=spec.LabSpec) == lab
 
     @given(nodes=st.integers(1, spec.MAX_NODES))
@@ -82,8 +80,8 @@ class TestSpec:
             spec.load(place)
         assert "down --force" in caught.value.hint
 
-    def test_no_file_is_no_lab(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With an exit code of its own."""
+    def test_missing_lab_json_is_no_lab(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With its own exit code."""
         monkeypatch.setattr(paths, "MAX_DIRECTORY_BYTES", 1000)
         with pytest.raises(spec.NoLab, match="there is no lab in") as caught:
             spec.load(paths.LabPaths(tmp_path))
@@ -105,15 +103,15 @@ class TestPorts:
     def test_a_row_that_does_not_fit_says_where_it_would(self) -> None:
         """The kernel has no port 65536."""
         ports.require_row(65_530, 6)
-        with pytest.raises(errors.UsageError, match="needs 7 ports in a row, and from 65530 on there are 6"):
+        with pytest.raises(errors.UsageError, match="7 consecutive ports are needed, and from 65530 on"):
             ports.require_row(65_530, 7)
 
-    def test_a_port_with_a_listener_is_taken(self, listener: socket.socket) -> None:
-        """And named, with the component that wanted it and the process that has it."""
+    def test_port_with_listener_is_in_use(self, listener: socket.socket) -> None:
+        """Reported with the component and the process that has it."""
         port = listener.getsockname()[1]
         assert not ports.is_free(port)
         assert ports.is_listening(port)
-        with pytest.raises(errors.LabError, match=rf"port {port} for slurmctld is taken by .*\(pid \d+\)"):
+        with pytest.raises(errors.LabError, match=rf"port {port} for slurmctld is in use by .*\(pid \d+\)"):
             ports.require_free([("slurmctld", port)])
 
     def test_a_port_is_free_again_when_its_holder_is_gone(self, listener: socket.socket) -> None:
@@ -133,8 +131,8 @@ class TestPorts:
         assert base + count <= ports.SEARCH_RANGE.stop
 
     @given(apart=st.integers(-40, 40), count=st.integers(1, 30))
-    def test_two_that_choose_together_never_choose_a_port_twice(self, apart: int, count: int) -> None:
-        """A row that overlaps another's is refused until that one is let go."""
+    def test_concurrent_choices_do_not_overlap(self, apart: int, count: int) -> None:
+        """An overlapping range is refused until the other one is released."""
         with ports.Claims() as first, ports.Claims() as second:
             base = first.choose_base(count)
             row, other = range(base, base + count), range(base + apart, base + apart + count)
@@ -142,12 +140,12 @@ class TestPorts:
         with ports.Claims() as third:
             assert third.claim(row)
 
-    def test_when_nothing_is_free_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Rather than search for ever."""
+    def test_no_free_ports_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rather than search forever."""
         monkeypatch.setattr(ports, "is_free", lambda port: False)
         with (
             ports.Claims() as claims,
-            pytest.raises(errors.LabError, match="no 7 free ports in a row") as caught,
+            pytest.raises(errors.LabError, match="no 7 consecutive free ports") as caught,
         ):
             claims.choose_base(7)
         assert "--port-base" in caught.value.hint
@@ -155,15 +153,15 @@ class TestPorts:
 
 class TestUsers:
     @pytest.mark.parametrize("environment", [{}, {"SUDO_USER": ""}, {"SUDO_USER": "root"}])
-    def test_nobody_behind_sudo(self, environment: dict[str, str]) -> None:
-        """Root at the console, or root who typed sudo."""
+    def test_no_sudo_user(self, environment: dict[str, str]) -> None:
+        """Root at the console, or root who called sudo."""
         assert users.person_behind_sudo(environment) == ""
 
-    def test_somebody_behind_sudo(self) -> None:
-        """That person is the lab's user."""
+    def test_sudo_user(self) -> None:
+        """The caller of sudo is the lab's user."""
         assert users.person_behind_sudo({"SUDO_USER": "daemon"}) == "daemon"
 
-    def test_somebody_unknown_behind_sudo_is_an_error(self) -> None:
+    def test_unknown_sudo_user_is_an_error(self) -> None:
         """No lab for a user that does not exist."""
         with pytest.raises(errors.UsageError, match="there is no user nobody-at-all"):
             users.person_behind_sudo({"SUDO_USER": "nobody-at-all"})
@@ -176,8 +174,8 @@ class TestUsers:
         assert users.free_name("a") == "penstock-a-3"
         assert users.free_name("b") == "penstock-b"
 
-    def test_somebody_elses_user_is_never_ours_to_remove(self) -> None:
-        """Only a home inside this lab makes a user ours."""
+    def test_other_users_are_never_removed(self) -> None:
+        """Only a home in this lab makes a user ours."""
         assert users.created_uid(PLACE, "daemon") is None
         users.remove_created(PLACE, "daemon")
         assert pwd.getpwnam("daemon").pw_name == "daemon"
@@ -204,8 +202,8 @@ class TestComponents:
         names = [component.name for component in components.all_components(PLACE, lab)]
         assert names == ["munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1"]
 
-    def test_nobody_runs_as_root_who_need_not(self) -> None:
-        """Those become other users; penstockd drops to slurm by itself."""
+    def test_daemons_run_as_root_only_if_needed(self) -> None:
+        """The others have their own users; penstockd switches to slurm by itself."""
         roots = {
             component.name for component in components.all_components(PLACE, LAB) if component.user == "root"
         }
@@ -264,8 +262,8 @@ class TestConfiguration:
         assert described(plain).hooks is None
         assert described(LAB).hooks is not None
 
-    def test_one_address_is_listened_on_only_where_that_is_possible(self) -> None:
-        """A machine whose name is no loopback address gets programs that can be reached at all."""
+    def test_daemons_listen_on_one_address_if_possible(self) -> None:
+        """A machine whose host name is not loopback gets daemons that can be reached."""
         there = described(LAB, address="127.0.1.1")
         assert (there.address, there.listen_on_address_only) == ("127.0.1.1", True)
         elsewhere = described(LAB)

@@ -58,7 +58,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("status", "--name", "No!"), "'No!' cannot be a lab's name"),
+            (("status", "--name", "No!"), "'No!' is not a valid lab name"),
             (("status", "--dir", "/x" * 40), "is longer than 64 bytes"),
             (("env", "--dir", "/my lab"), "may hold only letters"),
             (("up", "--nodes", "0"), "0 is not in the range"),
@@ -66,8 +66,8 @@ class TestMistakes:
             (("nonsense",), "No such command 'nonsense'"),
         ],
     )
-    def test_a_wrong_call_is_told_so_with_exit_code_2(self, arguments: tuple[str, ...], said: str) -> None:
-        """And never with a traceback."""
+    def test_usage_errors_are_exit_code_2(self, arguments: tuple[str, ...], said: str) -> None:
+        """And never a traceback."""
         result = penstock(*arguments)
         assert result.returncode == 2
         assert said in result.stderr
@@ -104,10 +104,10 @@ class TestStatus:
         ("problem", "complaint", "shown"),
         [("", "", "ok"), ("does not answer", "drained", "does not answer"), ("", "drained", "drained")],
     )
-    def test_the_worst_is_shown_first(
+    def test_health_problem_comes_before_complaint(
         self, place: paths.LabPaths, problem: str, complaint: str, shown: str
     ) -> None:
-        """What keeps it from serving comes before what a person should know."""
+        """Failed checks come before problems that a restart would not fix."""
         me = processes.identify(os.getpid())
         assert me is not None
         record = supervision.Record(
@@ -139,10 +139,10 @@ class TestDown:
 
 
 class TestUp:
-    def test_wishes_reach_the_maker_and_the_ways_on_are_shown(
+    def test_up_passes_options_and_prints_next_steps(
         self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What was asked for, and three lines at the end."""
+        """The options, and three lines at the end."""
         asked: list[bringup.Wishes] = []
 
         def fake(where: paths.LabPaths, wishes: bringup.Wishes, **_: object) -> spec.LabSpec:
@@ -217,10 +217,10 @@ class TestAccounts:
         accounts.register(place, LAB)
         assert fake.added == []
 
-    def test_only_what_is_missing_is_added(
+    def test_only_missing_users_are_added(
         self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Somebody removed one user."""
+        """One user was removed."""
         fake = FakeAccounting(monkeypatch)
         fake.pairs = ["root|", "root|root", "research|", "research|root", "teaching|"]
         accounts.register(place, LAB)
@@ -228,8 +228,8 @@ class TestAccounts:
 
 
 class TestHealth:
-    def test_a_socket_nobody_listens_on_is_told_so(self, tmp_path: Path) -> None:
-        """In words."""
+    def test_socket_without_listener(self, tmp_path: Path) -> None:
+        """Reported with the error."""
         assert "does not answer on its socket" in health.unix_socket(tmp_path / "s")
 
     @pytest.mark.parametrize(

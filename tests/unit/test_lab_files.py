@@ -61,8 +61,8 @@ class TestWrite:
 
 
 class TestDirectory:
-    def test_modes_are_put_right_again(self, tmp_path: Path) -> None:
-        """A second `up` repairs what somebody changed."""
+    def test_modes_are_corrected(self, tmp_path: Path) -> None:
+        """A second `up` repairs changed modes."""
         made = tmp_path / "d"
         files.directory(made, mode=0o1777)
         made.chmod(0o700)
@@ -107,24 +107,22 @@ class TestTail:
             log.write(b"\nend\n")
         assert files.tail(tmp_path / "log")[-1] == "end"
 
-    def test_no_log_is_no_words(self, tmp_path: Path) -> None:
+    def test_missing_log_has_no_lines(self, tmp_path: Path) -> None:
         """A daemon that could not even open it."""
         assert files.tail(tmp_path / "log") == []
 
 
 class TestPlace:
-    def test_a_directory_with_somebody_elses_files_is_refused(self, tmp_path: Path) -> None:
-        """Nothing in it may be touched."""
+    def test_directory_with_foreign_files_is_refused(self, tmp_path: Path) -> None:
+        """Nothing in it may be changed."""
         (tmp_path / "thesis.tex").touch()
         with pytest.raises(errors.UsageError, match="neither empty nor a lab"):
             directories.require_ours(tmp_path)
         assert (tmp_path / "thesis.tex").exists()
 
     @pytest.mark.parametrize("content", [[], ["lab.json", "etc"], [".lab.json.x8y7"]])
-    def test_an_empty_directory_a_lab_and_the_rest_of_a_killed_start_are_fine(
-        self, tmp_path: Path, content: list[str]
-    ) -> None:
-        """lab.json says it is ours; its unfinished copy is nobody else's."""
+    def test_usable_directories(self, tmp_path: Path, content: list[str]) -> None:
+        """Empty, with a lab, or with the unfinished lab.json of a killed start."""
         for name in content:
             (tmp_path / name).touch()
         directories.require_ours(tmp_path)
@@ -180,8 +178,8 @@ class TestCommands:
         with pytest.raises(errors.LabError, match="sh failed: the reason"):
             subprocesses.run(("sh", "-c", "echo noise; echo the reason >&2; exit 4"))
 
-    def test_the_first_that_is_marked_as_an_error_is_the_reason(self) -> None:
-        """MariaDB goes on for a page after it, and ends with that it ends."""
+    def test_first_marked_error_is_the_reason(self) -> None:
+        """MariaDB continues for a page after it."""
         said = "echo begin; echo 'ERROR: 6  Error on delete'; echo '[ERROR] Aborting'; echo advice; exit 1"
         with pytest.raises(errors.LabError, match="sh failed: ERROR: 6  Error on delete"):
             subprocesses.run(("sh", "-c", said))

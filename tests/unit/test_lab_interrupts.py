@@ -39,7 +39,7 @@ def started(*before: str, working: float = 60) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_second_signal_does_not_stop_the_cleaning_up(number: signal.Signals) -> None:
+def test_second_signal_does_not_stop_the_cleanup(number: signal.Signals) -> None:
     """Impatient people press Ctrl-C twice; half of a lab would stay behind."""
     with started() as child:
         child.send_signal(number)
@@ -48,13 +48,13 @@ def test_a_second_signal_does_not_stop_the_cleaning_up(number: signal.Signals) -
         assert child.stdout.readline() == "cleaning\n"
         for again in (number, signal.SIGINT):
             child.send_signal(again)
-            assert "a moment, please" in child.stderr.readline()
+            assert "please wait" in child.stderr.readline()
         said, _ = child.communicate("go on\n", timeout=30)
     assert (child.returncode, said) == (7, "clean\n")
 
 
-def test_a_terminal_that_is_gone_does_not_stop_it_either() -> None:
-    """There is nobody left to ask for patience."""
+def test_closed_terminal_does_not_stop_the_cleanup() -> None:
+    """The message cannot be written any more."""
     with started() as child:
         assert child.stdout is not None
         assert child.stderr is not None
@@ -86,8 +86,8 @@ with interrupts.put_off():
 """
 
 
-def test_programs_that_help_with_the_cleaning_up_are_not_stopped_either(tmp_path: Path) -> None:
-    """A terminal sends Ctrl-C to whatever runs in it, and half of a userdel would stop the rest."""
+def test_programs_of_the_cleanup_are_not_interrupted(tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to all its programs, and half of a userdel would stop the rest."""
     begun = tmp_path / "begun"
     argv = [sys.executable, "-c", HELPED, str(begun)]
     pipe = subprocess.PIPE
@@ -98,7 +98,7 @@ def test_programs_that_help_with_the_cleaning_up_are_not_stopped_either(tmp_path
                 time.sleep(0.02)
             os.killpg(child.pid, signal.SIGINT)
             assert child.stderr is not None
-            assert "a moment, please" in child.stderr.readline()
+            assert "please wait" in child.stderr.readline()
         finally:
             begun.with_suffix(".go").touch()
         said, _ = child.communicate(timeout=30)

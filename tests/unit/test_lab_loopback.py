@@ -122,10 +122,10 @@ def test_daemons_that_can_be_reached_from_outside_are_known(
 
 
 @pytest.mark.parametrize("localhost", ["127.0.0.2", "192.0.2.7", None])
-def test_a_localhost_that_is_none_is_not_used(
+def test_localhost_must_resolve_to_127_0_0_1(
     monkeypatch: pytest.MonkeyPatch, stage: Stage, localhost: str | None
 ) -> None:
-    """Where localhost is not 127.0.0.1, calling the machine that helps nobody."""
+    """Otherwise that host name does not help."""
     real = loopback.has_own_name.__wrapped__
     stage(machine="127.0.1.1", localhost=localhost)
     monkeypatch.setattr(os, "geteuid", lambda: 0)

@@ -45,14 +45,14 @@ def identity(pid: int) -> processes.Identity:
 
 
 class TestIdentity:
-    def test_a_living_process_is_itself(self, sleeper: subprocess.Popen[bytes]) -> None:
-        """Asked twice, the same process has the same identity."""
+    def test_identity_is_stable(self, sleeper: subprocess.Popen[bytes]) -> None:
+        """The same process always has the same identity."""
         first = identity(sleeper.pid)
         assert processes.identify(sleeper.pid) == first
         assert processes.alive(first)
 
-    def test_another_start_time_is_another_process(self, sleeper: subprocess.Popen[bytes]) -> None:
-        """A pid that is used again by somebody else is never taken for ours, nor signalled."""
+    def test_start_time_distinguishes_reused_pids(self, sleeper: subprocess.Popen[bytes]) -> None:
+        """A reused pid is never taken for ours, nor signalled."""
         stranger = processes.Identity(sleeper.pid, identity(sleeper.pid).start_ticks - 1)
         assert not processes.alive(stranger)
         assert not processes.send(stranger, signal.SIGKILL)
@@ -67,8 +67,8 @@ class TestIdentity:
         assert processes.identify(child.pid) is None
         child.wait()
 
-    def test_a_process_that_never_was_is_nothing(self) -> None:
-        """Signals to it go nowhere."""
+    def test_unknown_pid_has_no_identity(self) -> None:
+        """Signals to it have no effect."""
         nobody = processes.Identity(2**22 + 1, 1)
         assert not processes.alive(nobody)
         assert not processes.send(nobody, signal.SIGKILL)
@@ -96,8 +96,8 @@ class TestSnapshot:
             finally:
                 child.kill()
 
-    def test_a_name_that_is_no_text_does_not_stop_it(self, tmp_path: Path) -> None:
-        """The kernel cuts names after 15 bytes, also in the middle of a letter."""
+    def test_process_name_may_be_invalid_utf_8(self, tmp_path: Path) -> None:
+        """The kernel cuts names after 15 bytes, also in the middle of a character."""
         odd = tmp_path / "fourteen-bytesä"
         odd.symlink_to("/bin/sleep")
         with subprocess.Popen([str(odd), "60"]) as child:
@@ -160,28 +160,28 @@ class TestHolding:
 
 
 class TestEnding:
-    def test_a_willing_process_ends_by_sigterm(self, sleeper: subprocess.Popen[bytes]) -> None:
-        """No force where none is needed."""
+    def test_sigterm_ends_a_process(self, sleeper: subprocess.Popen[bytes]) -> None:
+        """SIGKILL is not needed."""
         assert processes.end([identity(sleeper.pid)], grace=5) == []
         assert sleeper.wait() == -signal.SIGTERM
 
-    def test_a_stubborn_process_is_killed(self) -> None:
-        """Who ignores SIGTERM gets SIGKILL after the grace."""
+    def test_sigkill_after_grace_period(self) -> None:
+        """A process that ignores SIGTERM gets SIGKILL."""
         child = python(STUBBORN)
         assert processes.end([identity(child.pid)], grace=0.2) == []
         assert child.wait() == -signal.SIGKILL
         assert child.stdout is not None
         child.stdout.close()
 
-    def test_one_that_is_gone_already_is_no_error(self) -> None:
-        """Ending is about the result."""
+    def test_ended_process_is_no_error(self) -> None:
+        """Only the result counts."""
         child = subprocess.Popen(["sleep", "60"])
         gone = identity(child.pid)
         child.kill()
         child.wait()
         assert processes.end([gone], grace=1) == []
 
-    def test_waiting_tells_who_is_left(self, sleeper: subprocess.Popen[bytes]) -> None:
-        """Time runs out, the process does not."""
+    def test_wait_returns_remaining_processes(self, sleeper: subprocess.Popen[bytes]) -> None:
+        """The timeout is over, the process is not."""
         me = identity(sleeper.pid)
         assert processes.wait_gone([me], seconds=0.1) == [me]

@@ -104,8 +104,8 @@ def ensure(tmp_path: Path, listener: building.Listener | None = None) -> Path:
 
 
 class TestSuites:
-    def test_every_tried_release_has_a_suite(self) -> None:
-        """What is said to work can be run."""
+    def test_every_tested_release_has_a_suite(self) -> None:
+        """All supported releases can be downloaded."""
         assert set(suites.SUITES) == set(releases.TRIED)
         assert suites.CHOICES == ("22.05", "24.11", "26.05")
 
@@ -118,7 +118,7 @@ class TestSuites:
     )
     def test_without_a_mirror_it_says_what_to_do(self, answer: str) -> None:
         """Other distributions have no such suites."""
-        with pytest.raises(errors.LabError, match="knows no mirror") as failure:
+        with pytest.raises(errors.LabError, match="apt has no mirror") as failure:
             suites.mirror(answer)
         assert "--slurm" in failure.value.hint
 
@@ -131,8 +131,8 @@ class TestSuites:
         line = suites.sources_list("24.11", uri="https://m/")
         assert line == f"deb [signed-by={tmp_path}/keys] https://m/ trixie main\n"
 
-    def test_what_is_kept_is_found_by_content(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Another list of packages is another thing."""
+    def test_cache_name_depends_on_the_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another list of packages has another name."""
         before = suites.cache_name("24.11")
         assert before.startswith("slurm-24.11-")
         assert before != suites.cache_name("26.05")
@@ -195,7 +195,7 @@ class TestMaking:
         """Debian's unstable suite has another release tomorrow."""
         machine.version = "slurm-wlm 25.11.1"
         with pytest.raises(
-            errors.LabError, match=r"no longer has Slurm 24\.11 .* there is slurm-wlm 25\.11\.1"
+            errors.LabError, match=r"no longer has Slurm 24\.11: the suite now has slurm-wlm 25\.11\.1"
         ):
             ensure(tmp_path)
         machine.version = "slurm-wlm 24.11.5"
@@ -219,7 +219,7 @@ class TestMaking:
         [
             (f"usr/lib/{TRIPLET}/slurm-wlm", "no plugins"),
             ("usr/bin/srun", "no program srun"),
-            (f"usr/lib/{TRIPLET}/ld-linux-x86-64.so.2", "no loader"),
+            (f"usr/lib/{TRIPLET}/ld-linux-x86-64.so.2", "no dynamic loader"),
         ],
     )
     def test_packages_that_are_laid_out_otherwise_are_named(
@@ -236,8 +236,8 @@ class TestMaking:
         with pytest.raises(errors.LabError, match=said):
             ensure(tmp_path)
 
-    def test_a_mirror_out_of_reach_is_said_to_be(self, machine: Machine, tmp_path: Path) -> None:
-        """With what apt said and where to look."""
+    def test_unreachable_mirror_is_reported(self, machine: Machine, tmp_path: Path) -> None:
+        """With apt's message and a hint."""
         machine.fails = "update"
         with pytest.raises(errors.LabError, match="cannot fetch Slurm's packages: apt-get failed") as failure:
             downloads.fetch("24.11", tmp_path / "apt", environment={})
@@ -258,7 +258,7 @@ class TestChoosing:
     def test_another_release_is_fetched_and_used(self, machine: Machine, tmp_path: Path) -> None:
         """The lab remembers where it is."""
         wanted = msgspec.structs.replace(LAB, slurm="26.05")
-        with pytest.raises(errors.LabError, match=r"there is slurm-wlm 24\.11\.5 now"):
+        with pytest.raises(errors.LabError, match=r"the suite now has slurm-wlm 24\.11\.5"):
             programs.with_programs(
                 wanted, listener=building.Listener(), environment={"XDG_CACHE_HOME": str(tmp_path)}
             )

@@ -87,7 +87,7 @@ class TestStart:
         assert record is not None
         assert os.getsid(record.pid) == record.pid
 
-    def test_the_callers_environment_does_not_leak_in(
+    def test_daemons_do_not_inherit_the_callers_environment(
         self, supervisor: supervision.Supervisor, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A daemon behaves the same whoever starts it."""
@@ -125,17 +125,15 @@ class TestStart:
                 component("sh", "-c", "echo write: No space left on device; exit 1", check=lambda: "not yet")
             )
 
-    def test_one_that_never_serves_is_reported_with_what_is_missing(
-        self, supervisor: supervision.Supervisor
-    ) -> None:
-        """It lives, but it is of no use."""
+    def test_unhealthy_component_is_reported_with_its_check(self, supervisor: supervision.Supervisor) -> None:
+        """It runs, but does not serve."""
         with pytest.raises(errors.LabError, match=r"not ready after 0 s: no listener"):
             supervisor.start(component("sleep", "60", check=lambda: "no listener", seconds=0.2))
 
     def test_giving_up_ends_the_wait_at_once(self, supervisor: supervision.Supervisor) -> None:
         """Another component has failed: no reason to wait for this one."""
         threading.Timer(0.1, supervisor.cancel.set).start()
-        with pytest.raises(errors.LabError, match="given up"):
+        with pytest.raises(errors.LabError, match="start aborted"):
             supervisor.start(component("sleep", "60", check=lambda: "not yet", seconds=30))
 
     def test_a_missing_program_names_its_package(self, supervisor: supervision.Supervisor) -> None:
@@ -151,7 +149,7 @@ class TestStart:
             port = holder.getsockname()[1]
             thing = components.Component(name="thing", argv=("true",), check=health.nothing, port=port)
             with pytest.raises(
-                errors.LabError, match=rf"port {port} for thing is taken by .*pid {os.getpid()}"
+                errors.LabError, match=rf"port {port} for thing is in use by .*pid {os.getpid()}"
             ):
                 supervisor.start(thing)
 
@@ -199,23 +197,21 @@ class TestEnsure:
         assert not supervisor.ensure(thing)
         assert supervisor.record("thing") == before
 
-    def test_one_that_is_slow_to_answer_outlives_the_failure_of_another(
-        self, supervisor: supervision.Supervisor
-    ) -> None:
-        """What could not be started is no reason to end what runs."""
+    def test_slow_component_is_kept_when_another_fails(self, supervisor: supervision.Supervisor) -> None:
+        """A failed start must not stop what runs."""
         supervisor.start(component("sleep", "60"))
         before = supervisor.record("thing")
         supervisor.cancel.set()
         thing = component("sleep", "60", check=lambda: "no word yet", patience=60)
-        with pytest.raises(errors.LabError, match="given up"):
+        with pytest.raises(errors.LabError, match="start aborted"):
             supervisor.ensure(thing)
         assert before is not None
         assert supervisor.record("thing") == before
 
-    def test_a_stranger_with_the_same_pid_is_never_touched(
+    def test_reused_pid_is_never_signalled(
         self, supervisor: supervision.Supervisor, place: paths.LabPaths
     ) -> None:
-        """The record's process is gone and its pid is somebody else's now."""
+        """The record's process is gone and its pid belongs to another process."""
         with subprocess.Popen(["sleep", "60"]) as stranger:
             try:
                 record = supervision.Record(
@@ -262,10 +258,8 @@ class TestRecords:
         assert supervision.read_record(place, "thing") is None
 
 
-def test_a_port_that_is_given_back_late_is_waited_for(
-    supervisor: supervision.Supervisor, tmp_path: Path
-) -> None:
-    """A daemon that was ended may hold its port for a moment longer: a restart must not leave it down."""
+def test_restart_waits_for_the_port(supervisor: supervision.Supervisor, tmp_path: Path) -> None:
+    """A stopped daemon may hold its port for a moment longer."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -284,7 +278,7 @@ def test_a_port_that_stays_taken_is_told(
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         wanted = dataclasses.replace(server(tmp_path / "s"), port=listener.getsockname()[1])
-        with pytest.raises(errors.LabError, match=rf"is taken by .*\(pid {os.getpid()}\)"):
+        with pytest.raises(errors.LabError, match=rf"is in use by .*\(pid {os.getpid()}\)"):
             supervisor.start(wanted)
 
 

@@ -203,7 +203,7 @@ def test_a_second_signal_does_not_begin_the_cleaning_up_too_early() -> None:
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "given up\n"
         child.send_signal(signal.SIGINT)
-        assert "a moment, please" in child.stderr.readline()
+        assert "please wait" in child.stderr.readline()
         said, _ = child.communicate("go on\n", timeout=30)
     assert said == "ended\ncleaning up\n"
 

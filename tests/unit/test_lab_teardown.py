@@ -113,8 +113,8 @@ class TestBelonging:
         assert {"penstockd", "intake", "collector", "faultproxy"} <= set(ours)
         assert unknown == []
 
-    def test_everything_below_goes_along(self, place: paths.LabPaths, open_files: dict[int, str]) -> None:
-        """A job's script and what it has started."""
+    def test_descendants_are_killed(self, place: paths.LabPaths, open_files: dict[int, str]) -> None:
+        """A job's script and its children."""
         open_files[10] = f"{place.spool}/n1"
         family = (
             process(10, "slurmstepd"),
@@ -124,8 +124,10 @@ class TestBelonging:
         )
         assert found(place, *family) == {10, 11, 12}
 
-    def test_all_of_the_labs_own_user_goes(self, place: paths.LabPaths, open_files: dict[int, str]) -> None:
-        """Nobody else works as the user that was made for the lab."""
+    def test_processes_of_the_labs_user_are_killed(
+        self, place: paths.LabPaths, open_files: dict[int, str]
+    ) -> None:
+        """Nobody else uses the user that was made for the lab."""
         runaway = process(10, "sleep", "9", uid=987)
         assert found(place, runaway, uid=987) == {10}
         assert found(place, runaway, uid=None) == set()
@@ -167,15 +169,15 @@ def note(place: paths.LabPaths, name: str, identity: processes.Identity) -> None
 
 
 class TestRecords:
-    def test_a_component_goes_with_its_children(self, place: paths.LabPaths) -> None:
-        """Nothing that a daemon has started stays behind."""
+    def test_children_of_components_are_killed(self, place: paths.LabPaths) -> None:
+        """No process started by a daemon stays."""
         with family() as (parent, child):
             note(place, components.MUNGED, parent)
             teardown.end_processes(place, LAB)
             assert processes.wait_gone([parent, child], seconds=10) == []
 
-    def test_whoever_has_a_dead_components_pid_keeps_his_children(self, place: paths.LabPaths) -> None:
-        """A pid that was given anew is another process: neither it nor what is below it is the lab's."""
+    def test_children_of_a_reused_pid_are_spared(self, place: paths.LabPaths) -> None:
+        """A reused pid is another process: neither it nor its children are the lab's."""
         with family() as (parent, child):
             note(place, components.MUNGED, processes.Identity(parent.pid, parent.start_ticks - 1000))
             teardown.end_processes(place, LAB)
@@ -209,8 +211,8 @@ class TestWithoutSpec:
         assert not place.directory.exists()
         place.directory.mkdir()
 
-    def test_a_cluster_of_the_labs_own_goes_also_when_nobody_knows_of_it(self, place: paths.LabPaths) -> None:
-        """lab.json cannot be read: daemons and shims are known by what they were told."""
+    def test_own_cluster_is_removed_without_lab_json(self, place: paths.LabPaths) -> None:
+        """lab.json cannot be read: daemons and shims are recognised by their arguments."""
         argv = [
             "containerd-shim-runc-v2",
             "-c",
@@ -264,8 +266,8 @@ class TestCgroups:
 
 
 class TestFiles:
-    def test_everything_goes_and_links_are_not_followed(self, place: paths.LabPaths, tmp_path: Path) -> None:
-        """What a user linked to is not the lab's."""
+    def test_tree_is_removed_without_following_links(self, place: paths.LabPaths, tmp_path: Path) -> None:
+        """Targets of a user's links are not the lab's."""
         precious = tmp_path / "precious"
         precious.mkdir()
         (precious / "data").touch()
@@ -278,10 +280,10 @@ class TestFiles:
         assert (precious / "data").exists()
         place.directory.mkdir()
 
-    def test_what_is_mounted_in_the_lab_is_unmounted_and_keeps_its_files(
+    def test_mounts_in_the_lab_are_unmounted_with_files_kept(
         self, place: paths.LabPaths, tmp_path: Path
     ) -> None:
-        """Whatever it is called: names in mountinfo are bytes, some of them escaped."""
+        """With any name: names in mountinfo are bytes, some of them escaped."""
         if os.geteuid() != 0:
             pytest.skip("mounting needs root")
         (tmp_path / "precious").touch()
@@ -301,7 +303,7 @@ class TestFiles:
         assert not place.directory.exists()
         place.directory.mkdir()
 
-    def test_a_mount_that_hides_another_goes_first(self, place: paths.LabPaths, tmp_path: Path) -> None:
+    def test_hiding_mount_is_unmounted_first(self, place: paths.LabPaths, tmp_path: Path) -> None:
         """The inner one cannot be reached before."""
         if os.geteuid() != 0:
             pytest.skip("mounting needs root")
@@ -329,12 +331,12 @@ class TestFiles:
         precious.mkdir(parents=True)
         place.spec.touch()
         monkeypatch.setattr(mountcalls, "all_mounts", lambda: [str(place.nas)])
-        with pytest.raises(errors.LabError, match="still mounted, so nothing below"):
+        with pytest.raises(errors.LabError, match="cannot unmount, so nothing in"):
             teardown.tear_down(place, None)
         assert precious.exists()
 
-    def test_the_spec_goes_last(self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Cut short, the directory is still a lab that `down` can finish."""
+    def test_lab_json_is_removed_last(self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After an interruption the directory is still a lab that `down` can finish."""
         place.spec.touch()
         place.nas.mkdir()
 

@@ -121,7 +121,7 @@ def test_only_a_failure_fails(
 def test_a_cell_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With those that do."""
     monkeypatch.setattr(rights, "become_root", lambda *_, **__: None)
-    with pytest.raises(SystemExit, match=r"no such cell: slurm-20\.02; there are slurm-22\.05"):
+    with pytest.raises(SystemExit, match=r"unknown cell: slurm-20\.02; cells are slurm-22\.05"):
         matrix.main(["slurm-20.02"])
 
 

@@ -80,7 +80,7 @@ def test_a_test_that_passes_alone_leaves_the_run_green_and_is_named(tmp_path: Pa
     assert said.count("AssertionError: the moon was full") == 2
     assert "test_tiny.py::test_unlucky[a b]" in said
     assert "test_lucky" not in said
-    assert "passed: of 2 run again, 0 failed twice" in result.stdout
+    assert "passed: of 2 rerun, 0 failed twice" in result.stdout
 
 
 def test_a_fixture_that_fails_once_is_forgiven_and_named(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_test_that_fails_twice_is_red(tmp_path: Path) -> None:
     assert "test_broken" in under("failed twice", result.stdout)
     assert "test_unlucky" not in under("failed twice", result.stdout)
     assert "test_unlucky" in under("passed only when run again", result.stdout)
-    assert "FAILED: of 3 run again, 1 failed twice" in result.stdout
+    assert "FAILED: of 3 rerun, 1 failed twice" in result.stdout
 
 
 @pytest.mark.parametrize("how", [("--strict", {}), ("-q", {"STRICT": "1"})], ids=["option", "variable"])
@@ -106,6 +106,7 @@ def test_strict_runs_nothing_again(tmp_path: Path, how: tuple[str, dict[str, str
     result = run(tmp_path, UNLUCKY, how[0], **how[1])
     assert result.returncode == 1
     assert "run again" not in result.stdout
+    assert "rerun" not in result.stdout
 
 
 def test_more_than_bad_luck_is_red_at_once(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_more_than_bad_luck_is_red_at_once(tmp_path: Path) -> None:
     many = UNLUCKY.replace('["a b", "[x]::y"]', "list(map(str, range(13)))")
     result = run(tmp_path, many)
     assert result.returncode == 1
-    assert "nothing is run again: 13 failures, at most 12 are" in result.stdout
+    assert "no rerun: 13 failures, at most 12 are" in result.stdout
     assert "again, alone" not in result.stdout
 
 
@@ -121,7 +122,7 @@ def test_a_file_that_cannot_be_read_is_red(tmp_path: Path) -> None:
     """Its tests did not run at all."""
     result = run(tmp_path, "import nothing_of_that_name\n")
     assert result.returncode == 1
-    assert "nothing is run again: a test file cannot be collected" in result.stdout
+    assert "no rerun: a test file cannot be collected" in result.stdout
 
 
 def test_no_tests_are_no_success(tmp_path: Path) -> None:

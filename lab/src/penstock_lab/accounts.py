@@ -1,6 +1,6 @@
-"""Who may use the lab's Slurm: accounts and users in its accounting database, added any number of times.
+"""Accounts and users in the lab's accounting database; adding them is idempotent.
 
-Every call of sacctmgr takes a third of a second: one question first, then only what is missing is added.
+Each call of sacctmgr takes a third of a second, so one query comes first and only what is missing is added.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from penstock import errors
 from penstock_lab import paths, shellenv, spec, subprocesses
 
 Known = set[tuple[str, str]]
-"""Pairs of account and user; the user is empty for the account itself."""
+"""(account, user) pairs; the user is empty for the account itself."""
 
 
 def register(place: paths.LabPaths, lab: spec.LabSpec) -> str:
-    """The lab's cluster, its accounts, its user and root."""
+    """Register the lab's cluster, its accounts, its user and root."""
     known = _known(place)
     if not known:
         _sacctmgr(place, "add", "cluster", lab.name)
@@ -27,7 +27,6 @@ def register(place: paths.LabPaths, lab: spec.LabSpec) -> str:
 
 
 def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
-    """Let this user charge jobs to the account."""
     known = _known(place)
     if (account, "") not in known:
         accounts = sorted({name for name, _ in known} - {"root"})

@@ -1,4 +1,4 @@
-"""What can be done with a lab that exists: take it down, let somebody in."""
+"""Actions on an existing lab: take it down, add a user, restart components."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock_lab.kubernetes import variants
 
 
 def take_down(place: paths.LabPaths, *, force: bool = False) -> bool:
-    """Remove the lab; False when there was none. `force` goes on although lab.json cannot be read."""
+    """Remove the lab; False if there is none. `force` continues even if lab.json cannot be read."""
     if not spec.exists(place):
         directories.require_ours(place.directory)
         return False
@@ -23,13 +23,13 @@ def take_down(place: paths.LabPaths, *, force: bool = False) -> bool:
 
 
 def is_made(place: paths.LabPaths) -> bool:
-    """Whether a lab has come up here before, whatever of it runs now."""
+    """Whether a lab has come up here before; it need not be running."""
     lab = _load_or_none(place)
     return lab is not None and lab.complete
 
 
 def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
-    """Give an existing user of this machine a folder on the NAS and a place in the accounting."""
+    """Give an existing user of this machine a folder on the NAS and an accounting association."""
     lab = spec.load(place)
     passwd.entry_of(name)
     with lock.lock(place.directory):
@@ -39,7 +39,6 @@ def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
 
 
 def restart(place: paths.LabPaths, names: Sequence[str]) -> None:
-    """End these components and start them again, as an administrator does after a change."""
     lab = spec.load(place)
     known = {part.name: part for part in components.all_components(place, lab)}
     unknown = [name for name in names if name not in known]

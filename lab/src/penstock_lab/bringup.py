@@ -1,7 +1,7 @@
-"""Bringing a lab up: a new one from nothing, or an old one back to health.
+"""Bring a lab up: make a new one, or repair an existing one.
 
-Both are the same steps, each of which leaves alone what is already right. A new lab that fails is removed
-again without a trace; one that was up before keeps everything, for its owner may still need it.
+Both run the same steps, and each step leaves alone what is already right. If a new lab fails, it is removed
+completely; a lab that was up before keeps everything, since its owner may still need it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from penstock_lab.slurm import firststate, programs
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the caller asked for; None means whatever the lab has, or the default for a new one."""
+    """The caller's options; None keeps what the lab has, or takes the default for a new one."""
 
     name: str | None = None
     port_base: int | None = None
@@ -60,20 +60,16 @@ class Wishes:
 
 
 def bring_up(
-    place: paths.LabPaths,
-    wishes: Wishes,
-    *,
-    listener: taskgraph.Listener,
-    environment: Mapping[str, str],
+    place: paths.LabPaths, wishes: Wishes, *, listener: taskgraph.Listener, environment: Mapping[str, str]
 ) -> spec.LabSpec:
-    """Make or repair the lab; LabError with one clear line when that fails."""
+    """Make or repair the lab; raises LabError."""
     preparations.require_programs()
     with _locked_directory(place), ports.Claims() as claims:
         is_there = spec.exists(place)
         lab = _repairable(place, wishes) if is_there else _planned(place, wishes, environment, claims)
         try:
             if lab.user_created:
-                users.ensure_created(place, lab.user)  # first: another lab may choose that name meanwhile
+                users.ensure_created(place, lab.user)  # first: another lab may choose this name meanwhile
             lab = programs.with_programs(lab, listener=listener, environment=environment)
             lab = variants.with_programs(lab, listener=listener, environment=environment)
             return _realize(place, lab, listener=listener)
@@ -87,7 +83,7 @@ def bring_up(
 def _planned(
     place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, str], claims: ports.Claims
 ) -> spec.LabSpec:
-    """A new lab, as far as lab.json; whatever is impossible about it is said before anything is made."""
+    """Plan a new lab and write its lab.json; raises before anything is made if the lab is impossible."""
     directories.require_space(place.directory, megabytes=directories.NEW_LAB_MEGABYTES)
     name = paths.valid_name(wishes.name or paths.name_from(place.directory))
     person = users.person_behind_sudo(environment)
@@ -106,14 +102,15 @@ def _planned(
         "user_created": not person,
     }
     lab = msgspec.convert(wishes.given() | chosen, spec.LabSpec)
-    ports.require_free(_ports(place, lab))
+    daemons = components.all_components(place, lab)
+    ports.require_free((each.name, each.port) for each in daemons if each.port is not None)
     with subprocesses.os_errors(doing="lab.json"):
         spec.save(place, lab)
     return lab
 
 
 def _repairable(place: paths.LabPaths, wishes: Wishes) -> spec.LabSpec:
-    """The lab that is there, unless the caller asks for another one; a half-made one begins anew."""
+    """The existing lab; UsageError if the options ask for another one. An incomplete lab starts over."""
     lab = spec.load(place)
     for field, wanted in wishes.given().items():
         if getattr(lab, field) != wanted:
@@ -145,7 +142,7 @@ def _realize(place: paths.LabPaths, lab: spec.LabSpec, *, listener: taskgraph.Li
 
 
 def _true_cause(place: paths.LabPaths, error: errors.LabError) -> errors.LabError:
-    """A daemon on a full disk fails in many words, few of which say why."""
+    """On a full disk daemons fail with many messages, few of which say why."""
     if directories.free_megabytes(place.directory) >= directories.REPAIR_MEGABYTES:
         return error
     return subprocesses.full_disk(error.message)
@@ -154,7 +151,7 @@ def _true_cause(place: paths.LabPaths, error: errors.LabError) -> errors.LabErro
 def all_steps(
     place: paths.LabPaths, lab: spec.LabSpec, supervisor: supervision.Supervisor
 ) -> tuple[taskgraph.Step, ...]:
-    """Everything there is to do; what waits for what is said by the steps themselves."""
+    """All steps; each names the steps it waits for."""
     made = [
         taskgraph.Step(name="munge key", run=lambda: preparations.make_munge_key(place)),
         taskgraph.Step(name="database files", run=lambda: preparations.make_database(place)),
@@ -183,20 +180,15 @@ def _as_step(component: components.Component, supervisor: supervision.Supervisor
     return taskgraph.Step(name=component.name, after=component.after, run=run)
 
 
-def _ports(place: paths.LabPaths, lab: spec.LabSpec) -> list[tuple[str, int]]:
-    daemons = components.all_components(place, lab)
-    return [(component.name, component.port) for component in daemons if component.port is not None]
-
-
 @contextlib.contextmanager
 def _locked_directory(place: paths.LabPaths) -> Iterator[None]:
-    """The lab's directory, made if need be, for us alone; removed again if we fail and it is empty."""
+    """Make the lab's directory if necessary and lock it; remove it again on failure if it is empty."""
     directories.require_usable(place.directory)
     try:
         with subprocesses.os_errors(doing=f"making {place.directory}"):
             place.directory.parent.mkdir(parents=True, exist_ok=True)
             files.directory(place.directory, owner=files.Owner(os.geteuid(), os.getegid()))
-        directories.require_ours(place.directory)  # until now its maker could put something there
+        directories.require_ours(place.directory)  # until now its previous owner could add files
         with lock.lock(place.directory):
             yield
     except BaseException:

@@ -1,7 +1,7 @@
-"""What takes long to make and is the same for every lab, kept outside checkout and lab and found by content.
+"""A cache of what takes long to make and is the same for every lab, keyed by content.
 
-It is made in a directory of another name that is renamed when all is there, so what is found is always whole;
-a lock keeps two labs from making the same thing side by side.
+An entry is made in a temporary directory that is renamed when complete, so entries are always complete. A
+lock keeps two labs from making the same entry at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SYSTEM_CACHE = Path("/var/cache/penstock-lab")
 
 
 def root(environment: Mapping[str, str]) -> Path:
-    """Where finished things are kept: as told, for all labs of this machine, or for one who is not root."""
+    """The cache's directory: as configured, else per machine for root and per user for others."""
     if environment.get(wellknown.ENV_CACHE):
         return Path(environment[wellknown.ENV_CACHE]).absolute()
     if os.geteuid() == 0:
@@ -31,7 +31,7 @@ def root(environment: Mapping[str, str]) -> Path:
 
 
 def ensure(finished: Path, make: Callable[[Path], None]) -> Path:
-    """The directory `finished`, which `make` fills under another name unless it is there."""
+    """Return the directory `finished`; if it does not exist, `make` fills it under a temporary name."""
     if finished.is_dir():
         return finished
     with subprocesses.os_errors(doing=f"making {finished}"), _readable_by_all():
@@ -45,7 +45,7 @@ def ensure(finished: Path, make: Callable[[Path], None]) -> Path:
 
 @contextlib.contextmanager
 def _readable_by_all() -> Iterator[None]:
-    """What is kept is used by everybody, whatever the umask of the one who was first."""
+    """Entries are shared by all users, regardless of the umask of whoever makes them."""
     before = os.umask(0o022)
     try:
         yield
@@ -54,7 +54,7 @@ def _readable_by_all() -> Iterator[None]:
 
 
 def _remove_unfinished(finished: Path) -> None:
-    """What was being made when its maker was killed: nobody else is at it while we have the lock."""
+    """Remove what a killed process left; the lock is held, so it is not in use."""
     for left in finished.parent.glob(f".{finished.name}.*"):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)

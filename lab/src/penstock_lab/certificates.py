@@ -1,7 +1,7 @@
-"""Keys, tokens and kubeconfigs of the lab's Kubernetes.
+"""Keys, tokens and kubeconfigs of the dev cluster.
 
-One self-signed certificate for 127.0.0.1 (kubectl sends no token over plain http), and a token each for root,
-for penstockd and for those who may only look. They are made once: a repair must not lock anybody out.
+One self-signed certificate for 127.0.0.1 (kubectl sends no token over plain http), and one token each for
+root, penstockd and read-only users. They are made once: a repair must not lock anybody out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DAYS = "3650"
 
 
 def ensure(place: paths.LabPaths, *, port: int, penstockd_owner: files.Owner) -> None:
-    """Make what is missing."""
+    """Make the missing files."""
     ensure_certificate(key=place.tls_key, certificate=place.tls_certificate)
     if place.tokens.exists():
         return
@@ -33,13 +33,12 @@ def ensure(place: paths.LabPaths, *, port: int, penstockd_owner: files.Owner) ->
 
 
 def render_tokens(tokens: dict[str, str]) -> str:
-    """The dev cluster's list of who may come in; only viewers are kept from changing things."""
+    """The dev cluster's token file; only viewers are read-only."""
     groups = {"viewer": "viewer"}
     return "".join(f"{token},{role},{groups.get(role, 'admin')}\n" for role, token in tokens.items())
 
 
 def render_kubeconfig(*, port: int, certificate: bytes, user: str, token: str) -> str:
-    """A kubeconfig for one user."""
     authority = base64.b64encode(certificate).decode()
     return f"""\
 apiVersion: v1
@@ -63,7 +62,7 @@ current-context: lab
 
 
 def ensure_certificate(*, key: Path, certificate: Path) -> None:
-    """A self-signed server certificate for 127.0.0.1 and its key, unless both are there."""
+    """Make a self-signed server certificate for 127.0.0.1 and its key, unless both exist."""
     if certificate.exists() and key.exists():
         return
     argv = (

@@ -1,13 +1,12 @@
-"""The lab's daemons as a table: how each is started, as whom, after which others, and how it is seen to work.
+"""The lab's daemons.
 
-All run in the foreground of a session of their own, so that the pid we started is the daemon, and what it
-says goes to one log. Health checks are cheap and need no privilege.
+Each runs in the foreground in its own session, so the pid we start is the daemon's, and all its output goes
+to one log. Health checks are cheap and need no privileges.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 
 from penstock import wellknown
 from penstock_lab import component, health, loopback, pamsessions, paths, shellenv, spec
@@ -28,7 +27,7 @@ COLLECTOR = "collector"
 
 
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component, ...]:
-    """Every daemon of this lab, those needed by others first."""
+    """Every daemon of this lab, dependencies first."""
     slurm = (_munged(place), _mariadbd(place), _slurmdbd(place, lab), _slurmctld(place, lab))
     slurmds = tuple(_slurmd(place, lab, number) for number in range(lab.slurmds))
     if not lab.bridge:
@@ -74,7 +73,7 @@ def _mariadbd(place: paths.LabPaths) -> Component:
             "--skip-log-bin",
             "--skip-name-resolve",
             f"--tmpdir={place.database_scratch}",
-            "--character-set-server=utf8mb4",  # of slurmdbd's tables: names may be Korean
+            "--character-set-server=utf8mb4",  # for slurmdbd's tables: names may be Korean
             *MARIADB_SIZES,
             "--innodb-lock-wait-timeout=900",
             "--innodb-flush-log-at-trx-commit=2",
@@ -86,7 +85,7 @@ def _mariadbd(place: paths.LabPaths) -> Component:
 
 
 MARIADB_SIZES = ("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M")
-"""Small files: a lab's whole database stays below 60 MB. The program that makes the files needs them too."""
+"""Keep a lab's database below 60 MB. mariadb-install-db needs the same values."""
 
 
 def _slurmdbd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
@@ -151,7 +150,7 @@ def _devcluster(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     return Component(
         name=DEVCLUSTER,
         after=("certificates",),
-        argv=(sys.executable, "-m", "penstock_lab.devcluster", *_words(options)),
+        argv=(sys.executable, "-m", "penstock_lab.devcluster", *component.words(options)),
         environment=component.python_environment(),
         port=lab.devcluster_port,
         check=lambda: health.kubernetes(place.tls_certificate, lab.devcluster_port),
@@ -165,7 +164,7 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     return Component(
         name=PENSTOCKD,
         after=(firststate.STEP, *api),
-        argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
+        argv=(sys.executable, "-m", "penstock", "daemon", *component.words(options)),
         environment=component.python_environment() | shellenv.slurm(place),
         check=lambda: health.unix_socket(place.penstockd_socket),
     )
@@ -184,7 +183,7 @@ def _intake(place: paths.LabPaths) -> Component:
 
 
 def cluster_ready_after(lab: spec.LabSpec) -> tuple[str, ...]:
-    """The steps after which the cluster lets penstockd in."""
+    """The steps after which penstockd can use the cluster."""
     return (DEVCLUSTER,) if lab.kubernetes == spec.DEV else variants.ready_after(lab)
 
 
@@ -197,7 +196,3 @@ def _collector(place: paths.LabPaths) -> Component:
         check=lambda: health.lock(place.attempts / wellknown.COLLECTOR_LOCK),
         stop_seconds=10.0,
     )
-
-
-def _words(options: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(str(word) for option in options.items() for word in option)

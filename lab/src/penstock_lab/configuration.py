@@ -1,5 +1,5 @@
-"""Every file that is rendered from the lab's choices, written anew at each `up`: the choices become a
-site.yaml, and the code that renders a site renders the lab.
+"""The lab's configuration files, written at each `up`: lab.json becomes a site.yaml, from which Penstock
+renders the rest as for any site.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock_lab.slurm import programs
 
 
 def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
-    """site.yaml, and all that comes of it."""
+    """Write site.yaml and the files rendered from it."""
     if lab.bridge:
         pamsessions.guard(place)
     programs.link(place, lab)
@@ -47,7 +47,7 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
 
 
 def known_facts(site: site_schema.Site, *, release: releases.Release) -> facts.Facts:
-    """A lab's file says everything; nobody has to be asked."""
+    """The facts that a real site is asked for; a lab's site.yaml has them all."""
     return facts.Facts(
         release=release,
         groups=nodegroups.groups(site),

@@ -1,7 +1,7 @@
-"""Files that stand for GPUs: character devices, because of plain files Slurm only counts how many there are.
+"""Device files that stand in for GPUs. They are character devices, because Slurm only counts plain files.
 
 For devices it also sets CUDA_VISIBLE_DEVICES, SLURM_JOB_GPUS and the like, and binds tasks to them. They are
-/dev/null under another name: harmless, and empty for whoever reads them.
+/dev/null under another name: harmless, and empty when read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NULL = os.makedev(1, 3)
 
 
 def make(path: Path, *, mode: int = 0o644) -> bool:
-    """Make the device; False where this machine or file system allows none: then it is an empty file."""
+    """Make the device; False, and an empty file, where the machine or file system does not allow it."""
     if _is_one(path):
         path.chmod(mode)
         return True
@@ -25,7 +25,7 @@ def make(path: Path, *, mode: int = 0o644) -> bool:
     try:
         os.mknod(new, stat.S_IFCHR | mode, NULL)
         new.chmod(mode)
-        new.read_bytes()  # not where devices are ignored (mount option nodev)
+        new.read_bytes()  # fails where devices are ignored (mount option nodev)
         new.rename(path)
     except OSError:
         new.unlink(missing_ok=True)

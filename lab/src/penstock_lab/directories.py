@@ -1,6 +1,6 @@
-"""The lab's directories: whether one may be made here, and who owns what in it.
+"""The lab's directories: whether a lab may be made here, and the owners and modes of its folders.
 
-All of it may be done again on a lab that exists: owners and modes are put right, content is kept.
+Idempotent: on an existing lab, owners and modes are corrected and content is kept.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from penstock_lab import files, passwd, paths, spec, subprocesses
 SLURM = "slurm"
 MUNGE = "munge"
 NEW_LAB_MEGABYTES = 200
-"""MariaDB's files take about 60 MB; logs, spools and results need room to grow."""
+"""MariaDB's files take about 60 MB; the rest is for logs, spools and results."""
 REPAIR_MEGABYTES = 20
 ANOTHER_PLACE = "Choose another place with --dir."
 
 
 def require_usable(directory: Path) -> None:
-    """Complain when users could not reach a lab there, or when what is there is not ours."""
+    """Refuse a directory that users cannot reach, or that holds something other than a lab."""
     closed = paths.closed_parent(directory)
     if closed is not None:
         raise errors.UsageError(
@@ -30,7 +30,7 @@ def require_usable(directory: Path) -> None:
 
 
 def require_ours(directory: Path) -> None:
-    """Complain when there is something in the directory that is not a lab."""
+    """Refuse a directory that holds something other than a lab."""
     if directory.exists() and not directory.is_dir():
         raise errors.UsageError(f"{directory} is not a directory", hint=ANOTHER_PLACE)
     if directory.is_dir() and not (directory / paths.SPEC_NAME).is_file() and _has_content(directory):
@@ -40,24 +40,24 @@ def require_ours(directory: Path) -> None:
 
 
 def require_only_ours(directory: Path) -> None:
-    """Complain when there is something beside an unreadable lab.json that no lab makes: other programs have
-    files of that name, too.
+    """Refuse a directory with an unreadable lab.json and files that no lab makes: other programs also use
+    that file name.
     """
     strange = sorted(entry.name for entry in directory.iterdir() if not paths.is_known(entry.name))
     if strange:
         raise errors.UsageError(
             f"{directory} has {', '.join(strange[:3])}, which no lab makes: nothing was touched",
-            hint="If it is a lab after all, move that elsewhere first.",
+            hint="If this is a lab, move them elsewhere first.",
         )
 
 
 def _has_content(directory: Path) -> bool:
-    """Anything but a lab.json that was being written when its writer was killed."""
+    """Ignores an unfinished lab.json, left by a killed process."""
     return any(not entry.name.startswith(f".{paths.SPEC_NAME}.") for entry in directory.iterdir())
 
 
 def require_space(directory: Path, *, megabytes: int) -> None:
-    """Complain when the disk under the lab's directory has not that much room."""
+    """Refuse when the lab's disk has less free space."""
     free = free_megabytes(directory)
     if free < megabytes:
         raise errors.LabError(
@@ -67,13 +67,13 @@ def require_space(directory: Path, *, megabytes: int) -> None:
 
 
 def free_megabytes(directory: Path) -> int:
-    """Room on the disk under this directory, which need not exist yet."""
+    """Free space on the disk of this directory, which need not exist yet."""
     there = next(parent for parent in (directory, *directory.parents) if parent.exists())
     return shutil.disk_usage(there).free // 2**20
 
 
 def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
-    """All directories; the user whose home is one of them is there."""
+    """Make all directories; the lab's user must exist, since his home is one of them."""
     slurm, munge = passwd.owner_of(SLURM), passwd.owner_of(MUNGE)
     for path in (place.etc, place.bin, place.libexec, place.run, place.log, place.spool, place.gpu_devices):
         files.directory(path)
@@ -90,10 +90,6 @@ def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     files.directory(place.devcluster_data, mode=0o700)
     for node in lab.node_specs:
         files.directory(place.spool / node.name)
-    _make_nas(place, lab)
-
-
-def _make_nas(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     files.directory(place.nas, mode=0o1777)
     files.directory(place.nas_homes)
     files.directory(place.nas_drop)
@@ -103,5 +99,4 @@ def _make_nas(place: paths.LabPaths, lab: spec.LabSpec) -> None:
 
 
 def make_home(place: paths.LabPaths, user: str) -> None:
-    """A folder on the NAS for one user."""
     files.directory(place.nas_home(user), mode=0o700, owner=passwd.owner_of(user))

@@ -1,4 +1,4 @@
-"""Is it well? Each check answers with what is wrong in a few words, or with nothing."""
+"""Health checks of the daemons. Each returns what is wrong, or an empty string."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from penstock.intake import status
 from penstock_lab import paths, ports, shellenv, subprocesses
 
 ANSWER_SECONDS = 10.0
-"""Any answer on a busy machine, where a daemon may have to wait seconds for its turn."""
+"""Generous, since on a busy machine a daemon may wait seconds for the CPU."""
 SILENCE_SECONDS = 30.0
 _BROKEN_NODE_STATES = ("down", "fail", "error", "unk", "*")
 
 
 def nothing() -> str:
-    """Nothing is ever wrong."""
     return ""
 
 
 def unix_socket(path: Path, *, greets: bool = False) -> str:
-    """Somebody accepts connections there, and with `greets` also speaks first."""
+    """Something accepts connections there and, with `greets`, sends the first byte."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(ANSWER_SECONDS)
         try:
@@ -38,17 +37,21 @@ def unix_socket(path: Path, *, greets: bool = False) -> str:
 
 
 def lock(path: Path) -> str:
-    """A daemon of ours holds the lock by which others know that it runs; only root can see that."""
+    """Our daemon holds its lock; only root can see that."""
     try:
         return "" if presence.look(path).runs else "does not hold its lock"
     except PermissionError:
         return ""
 
 
+def listens(port: int) -> str:
+    return "" if ports.is_listening(port) else f"does not listen on port {port}"
+
+
 def accounting(place: paths.LabPaths, port: int) -> str:
-    """slurmdbd listens and answers a question through its database."""
-    if not ports.is_listening(port):
-        return f"does not listen on port {port}"
+    """slurmdbd listens and answers a query of its database."""
+    if complaint := listens(port):
+        return complaint
     argv = ("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name")
     answer = _ask(argv, place)
     return "" if "normal" in answer.split() else answer or "knows no QOS yet"
@@ -56,53 +59,47 @@ def accounting(place: paths.LabPaths, port: int) -> str:
 
 def controller(place: paths.LabPaths, port: int) -> str:
     """slurmctld listens and answers a ping."""
-    if not ports.is_listening(port):
-        return f"does not listen on port {port}"
+    if complaint := listens(port):
+        return complaint
     answer = _ask(("scontrol", "ping"), place)
     return "" if " is UP" in answer else answer
 
 
 def node(place: paths.LabPaths, name: str, port: int) -> str:
-    """slurmd listens, and slurmctld is content with the node."""
-    if not ports.is_listening(port):
-        return f"does not listen on port {port}"
-    try:
-        state = node_state(place, name)
-    except errors.LabError as error:
-        return f"its state is unknown: {error.message}"
-    return f"node is {state}" if any(word in state for word in _BROKEN_NODE_STATES) else ""
+    """slurmd listens, and slurmctld does not report the node as down."""
+    return listens(port) or _node_in(_BROKEN_NODE_STATES, place, name)
 
 
 def drained(place: paths.LabPaths, name: str) -> str:
-    """Somebody, a person or penstockd, keeps new jobs away from the node."""
+    """The node is drained, by a person or by penstockd."""
+    return _node_in(("drain",), place, name)
+
+
+def _node_in(states: tuple[str, ...], place: paths.LabPaths, name: str) -> str:
+    """Complains if sinfo shows the node in one of these states."""
+    argv = ("sinfo", "--noheader", "--Node", f"--nodes={name}", "--format=%T")
     try:
-        state = node_state(place, name)
+        answer = subprocesses.run(argv, environment=shellenv.slurm(place), timeout=ANSWER_SECONDS)
     except errors.LabError as error:
         return f"its state is unknown: {error.message}"
-    return f"node is {state}" if "drain" in state else ""
-
-
-def node_state(place: paths.LabPaths, name: str) -> str:
-    """The node's state in sinfo's words, such as idle or drained."""
-    argv = ("sinfo", "--noheader", "--Node", f"--nodes={name}", "--format=%T")
-    lines = subprocesses.run(argv, environment=shellenv.slurm(place), timeout=ANSWER_SECONDS).stdout.split()
-    return lines[0].lower() if lines else "unknown"
+    state = (answer.stdout.lower().split() or ["unknown"])[0]
+    return f"node is {state}" if any(word in state for word in states) else ""
 
 
 def inbox(path: Path) -> str:
-    """The intake that wrote this lives, and has said something lately."""
+    """The intake that wrote this status file is alive and updated it recently."""
     try:
         said = _inbox(path)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return f"has not said anything yet: {error}"
+        return f"has not written its status yet: {error}"
     if not Path(f"/proc/{said.pid}").exists():
-        return "has not said anything yet"
+        return "has not written its status yet"
     age = time.time() - path.stat().st_mtime
     return f"has been silent for {age:.0f} s" if age > SILENCE_SECONDS else ""
 
 
 def inbox_problem(path: Path) -> str:
-    """What the intake says is wrong with the folder."""
+    """The problem with the drop folder that the intake reports."""
     try:
         return _inbox(path).problem
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -114,9 +111,9 @@ def _inbox(path: Path) -> status.Inbox:
 
 
 def kubernetes(certificate: Path, port: int) -> str:
-    """The API says that it is ready, with the certificate we made for it."""
-    if not ports.is_listening(port):
-        return f"does not listen on port {port}"
+    """The API is ready and has the certificate made for it."""
+    if complaint := listens(port):
+        return complaint
     try:
         context = ssl.create_default_context(cafile=str(certificate))
         connection = http.client.HTTPSConnection(
@@ -133,7 +130,7 @@ def kubernetes(certificate: Path, port: int) -> str:
 
 
 def _ask(argv: tuple[str, ...], place: paths.LabPaths) -> str:
-    """What the program says, be it an answer or a complaint."""
+    """The program's output, or its error."""
     try:
         return subprocesses.run(
             argv, environment=shellenv.slurm(place), timeout=ANSWER_SECONDS

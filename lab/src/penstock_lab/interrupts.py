@@ -1,4 +1,4 @@
-"""Being told to stop: whatever the signal, a lab that comes up is taken down again, and to its end."""
+"""Signals: when interrupted, a lab that is coming up is completely taken down again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PATIENCE = b"penstock: the lab is being taken down: a moment, please\n"
+_PATIENCE = b"penstock: the lab is being taken down, please wait\n"
 
 
 def heed() -> None:
-    """SIGTERM and SIGHUP are KeyboardInterrupts from here on; what nohup keeps away stays away."""
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt; signals ignored by nohup stay ignored."""
     for number in _SIGNALS:
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
@@ -21,9 +21,9 @@ def heed() -> None:
 
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
-    """Cleaning up goes on to its end, which is near, however often somebody presses Ctrl-C.
+    """Ignore Ctrl-C during cleanup, which is short.
 
-    A handler of our own and not SIG_IGN, which the programs that we run would inherit.
+    Uses a handler, not SIG_IGN, which the programs that we run would inherit.
     """
     with _handled_by(_ask_for_patience):
         yield
@@ -31,7 +31,7 @@ def put_off() -> Iterator[None]:
 
 @contextlib.contextmanager
 def heard_later() -> Iterator[None]:
-    """What takes but a moment is not torn in two: a thread that is being started cannot be waited for yet."""
+    """Delay signals for a short block: a thread that is just being started cannot be joined yet."""
     heard: list[int] = []
     if are_put_off():
         yield
@@ -59,10 +59,10 @@ def _handled_by(handler: Callable[[int, object], None]) -> Iterator[None]:
 
 
 def are_put_off() -> bool:
-    """Whether somebody is cleaning up."""
+    """Whether a cleanup is in progress."""
     return signal.getsignal(signal.SIGINT) is _ask_for_patience
 
 
 def _ask_for_patience(number: int, frame: object) -> None:
-    with contextlib.suppress(OSError):  # the terminal may be gone: that is what SIGHUP says
+    with contextlib.suppress(OSError):  # after SIGHUP the terminal may be gone
         os.write(2, _PATIENCE)

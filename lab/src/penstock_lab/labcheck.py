@@ -1,4 +1,4 @@
-"""The invariants of a lab, for tests: every end-to-end test ends with this look at both worlds."""
+"""Checks a lab's invariants; every end-to-end test ends with it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.kube import client
 from penstock_lab.kubernetes import api
 
 SECONDS_TO_ANSWER = 30.0
-"""A test may have taken a side down just before its end."""
+"""A test may have stopped Slurm or Kubernetes just before its end."""
 
 
 async def check(variables: Mapping[str, str], patience: Mapping[str, float]) -> None:
-    """AssertionError that shows what is wrong; an orphan is given the time that penstockd may need."""
+    """Raises AssertionError with the violations; `patience` is the time that penstockd may need."""
     time = clock.SystemClock()
     kube = client.KubeClient(api.access_by(Path(variables[wellknown.ENV_KUBECONFIG])))
     looker = collect.Looker(kube, variables[wellknown.ENV_SLURM_CONF], variables[wellknown.ENV_SOCKET])
@@ -35,7 +35,7 @@ async def check(variables: Mapping[str, str], patience: Mapping[str, float]) -> 
 
 @contextlib.contextmanager
 def its_programs(variables: Mapping[str, str]) -> Iterator[None]:
-    """This process asks Slurm with the lab's own commands: another release's do not understand it."""
+    """Put the lab's Slurm commands on this process's PATH: those of another release may be incompatible."""
     before = os.environ["PATH"]
     os.environ["PATH"] = variables["PATH"]
     try:

@@ -1,4 +1,4 @@
-"""One `up`, `down` or `adduser` at a time for each lab; the lock ends with its holder."""
+"""One `up`, `down` or `adduser` at a time for each lab; the lock ends with its process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock import errors
 
 @contextlib.contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Keep others away from the lab in this directory; LabError when somebody is at it already."""
+    """Lock the lab in this directory; raises LabError if it is locked."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -33,7 +33,7 @@ def lock(directory: Path) -> Iterator[None]:
 
 
 def is_at_its_place(descriptor: int, path: Path) -> bool:
-    """A lock on what was removed in the meantime keeps nobody away from the next one there."""
+    """Whether the path still is the locked file: it may have been removed and made again meanwhile."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

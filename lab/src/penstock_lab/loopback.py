@@ -1,11 +1,12 @@
-"""Where Slurm's daemons listen: on loopback, whatever the machine is called.
+"""Makes Slurm's daemons listen on loopback, whatever the machine's host name is.
 
-They can listen on all addresses or on that of the machine's name, and on no other. So the lab's daemons live
-in a UTS namespace in which the machine is called localhost; every prefix ends in exec, so the pid stays the
-daemon's. Where a machine does not allow that, its own name has to do, if it stands for loopback.
+They can only listen on all addresses, or on the address of the host name. So the lab's daemons run in a UTS
+namespace with host name localhost; each prefix ends in exec, so the pid stays the daemon's. Where the machine
+does not allow that, its own host name is used, if it resolves to loopback.
 
-srun and salloc go by the same setting, live outside, and are called back on the address they came from. If
-the machine's name stands for another one, only the daemons may have it: they get files of their own.
+srun and salloc use the same setting, run outside the namespace, and are called back on the address they
+connected from. If the host name resolves to another address, only the daemons may have the setting, so they
+get their own configuration files.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from penstock_lab import directories, files, passwd, paths, ports, subprocesses
 
 NAME = "localhost"
 EXPOSED = (
-    "Slurm listens on all addresses: this machine allows no UTS namespaces, and its name is not loopback"
+    "Slurm listens on all addresses: no UTS namespaces here, and the host name does not resolve to loopback"
 )
 _PROGRAMS = ("unshare", "hostname", "setpriv")
 _IN_A_NAMESPACE = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', NAME)
 
 
 def prefix(user: str) -> tuple[str, ...]:
-    """What comes before a daemon's command line: root sets the name, then `user` runs the daemon."""
+    """Prefix of a daemon's command line: root sets the host name, then `user` runs the daemon."""
     identity = passwd.identity(user)
     if not identity:
         return _IN_A_NAMESPACE
@@ -38,8 +39,8 @@ def prefix(user: str) -> tuple[str, ...]:
 
 @functools.cache
 def has_own_name() -> bool:
-    """Whether this machine lets daemons see another name than its own."""
-    if os.geteuid() != 0 or _stands_for(NAME) != ports.LOOPBACK:
+    """Whether daemons can be given their own host name on this machine."""
+    if os.geteuid() != 0 or _resolve(NAME) != ports.LOOPBACK:
         return False
     if not all(shutil.which(program, path=subprocesses.search_path()) for program in _PROGRAMS):
         return False
@@ -48,30 +49,29 @@ def has_own_name() -> bool:
 
 
 def shared_address() -> str | None:
-    """The loopback address that both daemons and people's programs can listen on alone, if there is one."""
-    machine = _stands_for(socket.gethostname())
+    """The loopback address that both daemons and clients can listen on exclusively, if any."""
+    machine = _resolve(socket.gethostname())
     if has_own_name():
         return machine if machine == ports.LOOPBACK else None
     return machine if machine is not None and machine.startswith("127.") else None
 
 
 def is_on_loopback() -> bool:
-    """Whether the daemons can be kept from listening elsewhere."""
+    """Whether the daemons listen on loopback only."""
     return has_own_name() or shared_address() is not None
 
 
 def slurm_conf(place: paths.LabPaths) -> Path:
-    """What slurmctld and the slurmds read."""
     return place.daemons_slurm_conf if _apart() else place.slurm_conf
 
 
 def accounting_conf(place: paths.LabPaths) -> Path:
-    """What slurmdbd is told of slurm.conf: its own file is beside that."""
+    """SLURM_CONF of slurmdbd, which reads slurmdbd.conf from the same folder; slurm.conf need not exist."""
     return place.daemons_slurmdbd_conf.with_name("slurm.conf") if _apart() else place.slurm_conf
 
 
 def write(place: paths.LabPaths) -> None:
-    """Files of the daemons' own, where they need some; everything else in them is the site's."""
+    """Write the daemons' own configuration files, if needed: the site's plus one setting."""
     if not _apart():
         return
     setting = "CommunicationParameters=NoInAddrAny"
@@ -86,7 +86,7 @@ def _apart() -> bool:
     return has_own_name() and shared_address() is None
 
 
-def _stands_for(name: str) -> str | None:
+def _resolve(name: str) -> str | None:
     try:
         return socket.gethostbyname(name)
     except OSError:

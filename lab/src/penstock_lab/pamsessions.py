@@ -1,7 +1,7 @@
-"""slurmds that ask PAM before each step, on an unchanged host: they see an /etc/pam.d of the lab's own.
+"""PAM for the lab's slurmds on an unchanged host: they see the lab's own /etc/pam.d.
 
-It is a copy of the host's with the service `slurm` added, mounted over the real one in a mount namespace that
-only the slurmd and its children live in. Where a machine does not allow that, TaskProlog has to do.
+It is a copy of the host's with the service `slurm` added, mounted over the real one in a mount namespace of
+slurmd and its children. Where the machine does not allow that, TaskProlog is used instead.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from penstock.render import pam
 from penstock_lab import files, paths, subprocesses
 
 HOST_PAM = Path("/etc/pam.d")
-_IN_A_NAMESPACE = ("unshare", "--mount", "--propagation", "slave")  # what the host mounts later is seen
+_IN_A_NAMESPACE = (
+    "unshare",
+    "--mount",
+    "--propagation",
+    "slave",
+)  # slave: later mounts of the host are visible
 _MOUNT_THEN_RUN = 'mount --bind "$0" /etc/pam.d && exec "$@"'
 _MODULES = ("pam_exec.so", "pam_permit.so")
 
 
 def guard(place: paths.LabPaths) -> None:
-    """Write the lab's own /etc/pam.d, if slurmds can be made to see it.
+    """Write the lab's own /etc/pam.d, if slurmds can use it.
 
-    In place, file by file: running slurmds have this very directory mounted.
+    Files are replaced one by one: running slurmds have this directory mounted.
     """
     if not are_guarded():
         return
@@ -35,7 +40,7 @@ def guard(place: paths.LabPaths) -> None:
 
 
 def prefix(place: paths.LabPaths) -> tuple[str, ...]:
-    """What comes before `slurmd` in its command line."""
+    """Prefix of slurmd's command line."""
     if not are_guarded():
         return ()
     return (*_IN_A_NAMESPACE, "sh", "-c", _MOUNT_THEN_RUN, str(place.pam))
@@ -43,7 +48,7 @@ def prefix(place: paths.LabPaths) -> tuple[str, ...]:
 
 @functools.cache
 def are_guarded() -> bool:
-    """Whether this machine lets the lab's slurmds have a PAM configuration of their own."""
+    """Whether the lab's slurmds can have their own PAM configuration on this machine."""
     if os.geteuid() != 0 or not HOST_PAM.is_dir() or not all(_has_module(name) for name in _MODULES):
         return False
     tried = subprocesses.run((*_IN_A_NAMESPACE, "mount", "--bind", str(HOST_PAM), str(HOST_PAM)), check=False)

@@ -1,4 +1,4 @@
-"""Users of this machine, as the password file knows them."""
+"""Users of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock_lab import files
 
 
 class ProcessIdentity(TypedDict, total=False):
-    """Arguments of subprocess that decide who a program runs as."""
+    """Arguments of subprocess that set a program's user."""
 
     user: int
     group: int
@@ -19,7 +19,6 @@ class ProcessIdentity(TypedDict, total=False):
 
 
 def entry_of(name: str) -> pwd.struct_passwd:
-    """The password entry of an existing user."""
     try:
         return pwd.getpwnam(name)
     except KeyError:
@@ -27,7 +26,7 @@ def entry_of(name: str) -> pwd.struct_passwd:
 
 
 def current_name() -> str:
-    """Who we are, by name; nothing when our uid has none."""
+    """The current user's name; empty if the uid has none."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -35,13 +34,13 @@ def current_name() -> str:
 
 
 def owner_of(name: str) -> files.Owner:
-    """Uid and gid of an existing user."""
+    """Uid and gid of a user."""
     entry = entry_of(name)
     return files.Owner(entry.pw_uid, entry.pw_gid)
 
 
 def identity(user: str | None) -> ProcessIdentity:
-    """Run as `user`, with that user's groups and no other; as whoever we are when that is root or None."""
+    """Run as `user` with exactly that user's groups; as the current user if `user` is root or None."""
     if user in (None, "root"):
         return {}
     entry = entry_of(str(user))

@@ -1,16 +1,16 @@
-"""Ports of the lab: one block of loopback ports, chosen once and kept.
+"""The lab's ports: one block on loopback, chosen once.
 
-They are looked for below the range from which the kernel takes the ports of outgoing connections, so that no
-stranger's connection sits on one of them when a component is started again.
+It is below the range of ephemeral ports, so no outgoing connection of another program has one of them when a
+component is restarted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from penstock import errors
 from penstock_lab import processes
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.05
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on this port, whatever the address."""
+    """Whether nothing listens on this port, on any address."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -35,10 +35,10 @@ def is_free(port: int) -> bool:
 
 
 class Claims:
-    """Rows of ports chosen for labs that come up: who chooses at the same time chooses others.
+    """Reserves port ranges of labs that are coming up, so that others choose different ones.
 
-    A lab listens on TCP alone, so the UDP ports of the same numbers serve as marks, one for every block that
-    a row touches. The kernel takes them away with the process that set them.
+    A lab listens on TCP only, so UDP ports of the same numbers serve as marks, one for every block that a
+    range touches. The kernel removes them with the process.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Claims:
             mark.close()
 
     def choose_base(self, count: int, *, attempts: int = 200) -> int:
-        """The first of `count` free ports in a row, at a random place."""
+        """The first of `count` consecutive free ports, chosen at random."""
         chance = random.SystemRandom()
         for _ in range(attempts):
             base = chance.randrange(SEARCH_RANGE.start, SEARCH_RANGE.stop - count)
@@ -60,12 +60,12 @@ class Claims:
             if all(is_free(port) for port in row) and self.claim(row):
                 return base
         raise errors.LabError(
-            f"no {count} free ports in a row between {SEARCH_RANGE.start} and {SEARCH_RANGE.stop}",
-            hint="Choose the first one yourself with --port-base.",
+            f"no {count} consecutive free ports between {SEARCH_RANGE.start} and {SEARCH_RANGE.stop}",
+            hint="Choose the first one with --port-base.",
         )
 
     def claim(self, row: range) -> bool:
-        """Mark the row as ours until the end; False when a part of it is somebody else's."""
+        """Reserve the range; False if part of it is reserved by another process."""
         before = len(self._marks)
         for port in range(row.start - row.start % _BLOCK, row.stop, _BLOCK):
             mark = socket.socket(type=socket.SOCK_DGRAM)
@@ -81,58 +81,50 @@ class Claims:
 
 
 def require_row(base: int, count: int) -> None:
-    """Complain about a row of ports that would go on where there are none."""
+    """Refuse a range that exceeds the highest port."""
     if base + count - 1 > HIGHEST_PORT:
         raise errors.UsageError(
-            f"this lab needs {count} ports in a row, and from {base} on there are {HIGHEST_PORT - base + 1}",
+            f"{count} consecutive ports are needed, and from {base} on there are {HIGHEST_PORT - base + 1}",
             hint=f"Choose a --port-base of at most {HIGHEST_PORT - count + 1}.",
         )
 
 
 def require_free(wanted: Iterable[tuple[str, int]]) -> None:
-    """Complain about the first port that somebody else already listens on."""
+    """Refuse ports that are in use."""
     for component, port in wanted:
         if not is_free(port):
             raise errors.LabError(
-                f"port {port} for {component} is taken{_by_whom(port)}",
+                f"port {port} for {component} is in use{_by_whom(port)}",
                 hint="Stop what uses it, or choose other ports with --port-base.",
             )
 
 
 def wait_free(component: str, port: int, *, seconds: float) -> None:
-    """Wait until nobody listens on this port any more; complain when somebody still does."""
+    """Wait until the port is free; raises LabError if it stays in use."""
     deadline = time.monotonic() + seconds
     while not is_free(port) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     require_free([(component, port)])
 
 
-def is_listening(port: int, *, tables: tuple[str, ...] = ("tcp", "tcp6")) -> bool:
-    """Whether somebody listens on this port, found out without connecting to it."""
-    return bool(_listening_inodes(port, tables))
+def is_listening(port: int) -> bool:
+    """Whether something listens on this port, without connecting to it."""
+    return bool(_listening_inodes(port))
 
 
 def _by_whom(port: int) -> str:
-    inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port, ("tcp", "tcp6"))}
+    inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for process in processes.snapshot():
         if inodes & set(processes.open_targets(process.pid)):
             return f" by {process.name} (pid {process.pid})"
     return ""
 
 
-def _listening_inodes(port: int, tables: tuple[str, ...]) -> list[str]:
-    wanted = f":{port:04X}"
+def _listening_inodes(port: int) -> list[str]:
     inodes = []
-    for table in tables:
-        for line in _table_lines(processes.PROC / "net" / table):
-            fields = line.split()
-            if fields[1].endswith(wanted) and fields[3] == _LISTENING:
-                inodes.append(fields[9])
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):  # no IPv6
+            lines = (processes.PROC / "net" / table).read_text().split("\n")[1:-1]
+            rows = (line.split() for line in lines)
+            inodes += [row[9] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == _LISTENING]
     return inodes
-
-
-def _table_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().split("\n")[1:-1]
-    except OSError:
-        return []

@@ -1,4 +1,4 @@
-"""What must be there before a daemon starts, made once and kept: munge key, database, certificates."""
+"""Files that daemons need before they start, made once: munge key, database, certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEEDED_PROGRAMS = (
 
 
 def require_programs() -> None:
-    """Complain once about every program that is not installed."""
+    """Raises LabError with all programs that are not installed."""
     missing = [
         name for name in NEEDED_PROGRAMS if shutil.which(name, path=subprocesses.search_path()) is None
     ]
@@ -35,14 +35,14 @@ def require_programs() -> None:
 
 
 def make_munge_key(place: paths.LabPaths) -> str:
-    """A key of the lab's own: credentials of the host mean nothing here, nor the other way round."""
+    """The lab has its own key: the host's credentials are not valid in the lab, nor the reverse."""
     key = secrets.token_bytes(MUNGE_KEY_BYTES)
     files.write_once(place.munge_key, key, mode=0o400, owner=passwd.owner_of(directories.MUNGE))
     return "ready"
 
 
 def make_database(place: paths.LabPaths) -> str:
-    """MariaDB's own files; SlurmUser may log in through the socket, by its uid, and nobody else may."""
+    """MariaDB's files; only SlurmUser may log in, through the socket, by its uid."""
     if place.database_made.exists():
         return "kept"
     for leftover in place.database.iterdir():
@@ -64,7 +64,7 @@ def make_database(place: paths.LabPaths) -> str:
 
 
 def make_certificates(place: paths.LabPaths, lab: spec.LabSpec) -> str:
-    """What the dev cluster and its clients need to know each other, and the nodes it plays."""
+    """The dev cluster's certificate, tokens, kubeconfigs and list of nodes."""
     certificates.ensure(place, port=lab.devcluster_port, penstockd_owner=passwd.owner_of(directories.SLURM))
     nodes = [
         {"name": node.name, "cpus": node.cpus, "memory_mb": node.memory_mb, "gpus": node.gpus, "labels": {}}

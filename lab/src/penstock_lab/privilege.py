@@ -1,6 +1,6 @@
-"""Becoming root: a lab runs daemons as several users, so `up`, `down` and `adduser` go through sudo.
+"""Becoming root: a lab runs daemons as several users, so `up`, `down` and `adduser` use sudo.
 
-sudo is first asked without a password; only somebody at a terminal is ever asked for one.
+sudo is first tried without a password; it asks for one only on a terminal.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from penstock import errors, wellknown
 
 KEPT_VARIABLES = (wellknown.ENV_LAB, wellknown.ENV_CACHE, "PYTHONPATH")
-"""What the call depends on; sudo drops everything else."""
+"""Variables that sudo would drop."""
 PROBE_SECONDS = 20
 
 
 def require_root(arguments: Sequence[str]) -> None:
-    """Return when we are root; else run `penstock` with these arguments as root instead of this process."""
+    """Return if we are root; else replace this process by `penstock` with these arguments, as root."""
     if os.geteuid() == 0:
         return
     sudo = shutil.which("sudo")
@@ -35,9 +35,9 @@ def require_root(arguments: Sequence[str]) -> None:
 
 
 def rerun_command(arguments: Sequence[str], *, kept: Mapping[str, str]) -> list[str]:
-    """This very program with these arguments and the kept part of the environment.
+    """The command line of this program with these arguments and variables.
 
-    `-P`, or root would import whatever somebody has put into the directory that the caller is in.
+    `-P` keeps root from importing modules from the caller's current directory.
     """
     settings = [f"{name}={value}" for name, value in kept.items()]
     return ["/usr/bin/env", *settings, sys.executable, "-P", "-m", "penstock", *arguments]

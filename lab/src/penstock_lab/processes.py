@@ -1,8 +1,7 @@
-"""Processes as /proc shows them: who is who, whose child, and what each holds open.
+"""Processes in /proc: identity, parent, open files.
 
-A process is known by its pid *and* the moment it started, so that a pid used again by somebody else is
-never taken for ours. Environment variables are never looked at: an editor started from a shell of the lab
-has them too.
+A process is identified by pid *and* start time, so a reused pid is never taken for ours. Environment
+variables are never used: an editor started from a shell of the lab has them too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _KIBIBYTE = 1024
 
 @dataclass(frozen=True)
 class Identity:
-    """One process and no other, for as long as this boot of the machine lasts."""
+    """Identifies a process uniquely within a boot."""
 
     pid: int
     start_ticks: int
@@ -28,8 +27,6 @@ class Identity:
 
 @dataclass(frozen=True)
 class Process:
-    """What one look at /proc told about a process."""
-
     identity: Identity
     parent: int
     name: str
@@ -42,12 +39,12 @@ class Process:
 
 
 def boot_id() -> str:
-    """Changes with every start of the machine: start times of an earlier one mean nothing."""
+    """Changes with every boot: start times of an earlier boot mean nothing."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def identify(pid: int) -> Identity | None:
-    """The identity of the living process with this pid; a zombie is not living."""
+    """The identity of the process with this pid; None if it is gone or a zombie."""
     stat = _stat(pid)
     if stat is None or stat[0] in ("Z", "X"):
         return None
@@ -55,12 +52,12 @@ def identify(pid: int) -> Identity | None:
 
 
 def alive(identity: Identity) -> bool:
-    """Whether exactly this process still runs."""
+    """Whether exactly this process still exists."""
     return identify(identity.pid) == identity
 
 
 def memory_bytes(identity: Identity) -> int:
-    """Resident memory; 0 when the process is gone."""
+    """Resident memory; 0 if the process is gone."""
     try:
         status = (PROC / str(identity.pid) / "status").read_text(errors="replace")
     except OSError:
@@ -72,13 +69,13 @@ def memory_bytes(identity: Identity) -> int:
 
 
 def snapshot() -> list[Process]:
-    """All living processes."""
+    """All processes except zombies."""
     pids = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
     return [process for process in map(_look, pids) if process is not None]
 
 
 def descendants(roots: Iterable[int], processes: Iterable[Process]) -> list[Process]:
-    """Every process below one of the pids `roots`, the roots themselves not included."""
+    """All descendants of the pids `roots`, without the roots."""
     children: dict[int, list[Process]] = {}
     for process in processes:
         children.setdefault(process.parent, []).append(process)
@@ -93,13 +90,13 @@ def descendants(roots: Iterable[int], processes: Iterable[Process]) -> list[Proc
 
 
 def holds(pid: int, directory: Path) -> bool:
-    """Whether the process works in `directory` or below, or has something there open."""
+    """Whether the process has its working directory or an open file in `directory`."""
     prefix = f"{directory}/"
     return any(f"{target}/".startswith(prefix) for target in open_targets(pid))
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
-    """Send a signal to exactly this process; False when it is gone. A pidfd keeps the pid from reuse."""
+    """Send a signal to exactly this process; False if it is gone. A pidfd prevents pid reuse."""
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
@@ -116,7 +113,7 @@ def send(identity: Identity, number: signal.Signals) -> bool:
 
 
 def end(identities: Iterable[Identity], *, grace: float, kill_wait: float = 5.0) -> list[Identity]:
-    """Ask processes to end, force those that do not within `grace` seconds; those left over are returned."""
+    """SIGTERM, then SIGKILL after `grace` seconds; returns the processes that remain."""
     remaining = [identity for identity in identities if send(identity, signal.SIGTERM)]
     remaining = wait_gone(remaining, seconds=grace)
     remaining = [identity for identity in remaining if send(identity, signal.SIGKILL)]
@@ -124,7 +121,7 @@ def end(identities: Iterable[Identity], *, grace: float, kill_wait: float = 5.0)
 
 
 def wait_gone(identities: Iterable[Identity], *, seconds: float) -> list[Identity]:
-    """Wait until the processes are gone; those still there after `seconds` are returned."""
+    """Wait until the processes are gone; returns those that remain after `seconds`."""
     deadline = time.monotonic() + seconds
     remaining = [identity for identity in identities if alive(identity)]
     while remaining and time.monotonic() < deadline:
@@ -134,8 +131,8 @@ def wait_gone(identities: Iterable[Identity], *, seconds: float) -> list[Identit
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the third (state) on: the second may hold blanks and brackets, and half
-    a letter where the kernel has cut a name after 15 bytes.
+    """Fields of /proc/PID/stat from the third (state) on: the second may contain blanks and brackets, and an
+    incomplete character where the kernel has cut a name after 15 bytes.
     """
     try:
         text = (PROC / str(pid) / "stat").read_text(errors="replace")
@@ -160,7 +157,7 @@ def _look(pid: int) -> Process | None:
 
 
 def open_targets(pid: int) -> Iterator[str]:
-    """What the process works in and has open, as /proc names it; nothing when we may not look."""
+    """The process's working directory and open files; empty without permission."""
     folder = PROC / str(pid)
     try:
         links = [folder / "cwd", *(folder / "fd").iterdir()]

@@ -1,4 +1,4 @@
-"""What a person sees on stderr while a lab comes up: moving lines on a terminal, plain ones elsewhere."""
+"""Progress on stderr while a lab comes up: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from penstock_lab import taskgraph
 
 
 class PlainLines:
-    """One line for each step that is done."""
+    """One line for each finished step."""
 
     def __init__(self, out: console.Console) -> None:
         self._out = out
 
     def began(self, name: str) -> None:
-        """Only results are worth a line."""
+        """Prints nothing."""
 
     def ended(self, name: str, what: str, seconds: float) -> None:
         self._out.print(f"{name:<16} {what} ({seconds:.1f} s)", highlight=False, markup=False)
 
 
 class MovingLines:
-    """One line for each step that is running, which stays with its time when it is done."""
+    """One live line for each step."""
 
     def __init__(self, shown: progress.Progress) -> None:
         self._bars = shown
@@ -45,7 +45,7 @@ class MovingLines:
 
 @contextlib.contextmanager
 def listener() -> Iterator[taskgraph.Listener]:
-    """The one that suits where stderr goes."""
+    """The listener that suits stderr."""
     out = console.Console(stderr=True)
     if not out.is_terminal:
         yield PlainLines(out)
@@ -55,7 +55,7 @@ def listener() -> Iterator[taskgraph.Listener]:
 
 
 def bars(out: console.Console) -> progress.Progress:
-    """A line with a spinner, what was done and the time for each step."""
+    """A spinner, the step's name, its result and its time."""
     return progress.Progress(
         progress.SpinnerColumn(finished_text="[green]✓"),
         progress.TextColumn("{task.description:<16}"),

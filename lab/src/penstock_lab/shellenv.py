@@ -1,4 +1,4 @@
-"""What a shell needs to know so that sbatch, squeue, sacct, kubectl and penstock act on the lab."""
+"""Environment variables that make sbatch, squeue, sacct, kubectl and penstock act on the lab."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock_lab import paths, subprocesses
 
 
 def variables(place: paths.LabPaths, *, root: bool, user: str = "") -> dict[str, str]:
-    """Names and values; who is not root may look at the cluster but not change it."""
+    """The variables; users other than root get read-only access to the cluster."""
     own = place.user_kubeconfig(user)
     seen = own if own.exists() else place.viewer_kubeconfig
     kubeconfig = place.admin_kubeconfig if root else seen
@@ -26,7 +26,7 @@ def variables(place: paths.LabPaths, *, root: bool, user: str = "") -> dict[str,
 
 
 def slurm(place: paths.LabPaths, *, conf: Path | None = None) -> dict[str, str]:
-    """What a program needs that is one of the lab's Slurm (with its `conf`) or runs its commands."""
+    """The environment of Slurm's daemons (with their own `conf`) and of programs that run its commands."""
     return {
         wellknown.ENV_SLURM_CONF: str(conf or place.slurm_conf),
         "PATH": f"{place.bin}:{subprocesses.search_path()}",

@@ -1,6 +1,6 @@
-"""The lab as a site: its choices written as the site.yaml that everything else in it is rendered from.
+"""The lab's site.yaml, from which all its configuration is rendered.
 
-A lab is what a real site is, with ports and paths of its own; only that its file is written by a program.
+A lab is configured like any site, with its own ports and paths.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from penstock_lab.slurm import programs
 HEADER = "# This lab, as a site. Written anew by every `penstock lab up`.\n"
 GROUP = "workers"
 START_TIMEOUT = 60
-"""A lab has its images: what has not started after a minute never will."""
+"""Images are local: a pod that has not started after a minute never will."""
 FOREIGN_START_TIMEOUT = 300
-"""Another's cluster may have to pull them first."""
+"""An external cluster may have to pull images first."""
 
 
 def render(place: paths.LabPaths, lab: spec.LabSpec, *, address: str | None, guarded: bool = False) -> str:
-    """site.yaml of this lab; `address` is the one that everything listens on alone, if there is one,
-    `guarded` whether its slurmds have a PAM configuration of their own.
+    """site.yaml of this lab; `address` is the only one that daemons listen on, if any; `guarded` says whether
+    its slurmds have their own PAM configuration.
     """
     document = {
         "cluster": lab.name,
@@ -45,10 +45,7 @@ def render(place: paths.LabPaths, lab: spec.LabSpec, *, address: str | None, gua
             "status": str(place.inbox),
             "workdir": str(place.nas_homes / "{user}"),
         },
-        "results": {
-            "config": str(place.collector_conf),
-            "state_dir": str(place.attempts),
-        },
+        "results": {"config": str(place.collector_conf), "state_dir": str(place.attempts)},
         "timeouts": {"start": FOREIGN_START_TIMEOUT if lab.foreign else START_TIMEOUT},
         "partitions": {partition.name: _partition(partition.name, lab) for partition in spec.PARTITIONS},
     }
@@ -96,7 +93,7 @@ def _penstockd(place: paths.LabPaths) -> dict[str, Any]:
 
 
 def _groups(lab: spec.LabSpec, address: str) -> dict[str, Any]:
-    """Nodes of one size are one group; somebody else's nodes may each have their own."""
+    """Node groups: successive nodes of equal size are one group."""
     groups: dict[str, Any] = {}
     for node in lab.node_specs:
         size = {"cpus": node.cpus, "memory": f"{node.memory_mb}Mi", "gpus": node.gpus}

@@ -1,6 +1,6 @@
-"""lab.json: what a lab is, written before anything else is made and removed after everything else is gone.
+"""lab.json: a lab's definition, written before anything else is made and removed last.
 
-A directory without it is not a lab, and nothing in it is ever touched.
+A directory without it is not a lab, and is never touched.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DEV, REAL, KWOK = "dev", "real", "kwok"
 NAMESPACE_PATTERN = "user-{user}"
 MAX_NODES = 5000
 PRETENDED_SLURMDS = 64
-"""The rest of a pretended cluster's nodes is declared in Slurm and down there."""
+"""Slurm knows the other nodes of a simulated cluster, but they are down."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a cluster that was there before the lab."""
+    """A node of an external cluster."""
 
     name: str
     cpus: int
@@ -38,7 +38,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The choices a lab was made with; what is not here follows from them."""
+    """The options of a lab; everything else is derived from them."""
 
     name: str
     port_base: int
@@ -49,27 +49,27 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     memory_gb: int = 32
     gpus: int = 4
     bridge: bool = True
-    """False leaves dev cluster, penstockd and hooks out: a plain Slurm, for tests of the lab itself."""
+    """False: a plain Slurm without cluster, penstockd and hooks, for tests of the lab itself."""
     kubernetes: str = DEV
     """dev, real, kwok, or the path of a kubeconfig."""
     kubernetes_version: str = ""
-    """Minor version such as 1.35 of one that is built here; empty for the newest."""
+    """Minor version, such as 1.35, for a Kubernetes built here; empty for the newest."""
     members: tuple[Member, ...] = ()
-    """The nodes, when they are somebody else's."""
+    """The nodes of an external cluster."""
     programs: str = ""
-    """Where the programs of a Kubernetes of the lab's own were built."""
+    """Directory of the binaries of the lab's own Kubernetes."""
     pretender: str = ""
-    """Where kwok was built, if nodes are only to seem to be there."""
+    """The kwok binary, if nodes are simulated."""
     slurm: str = ""
-    """Release such as 24.11; empty for whatever the machine has."""
+    """Release, such as 24.11; empty for the installed one."""
     slurm_programs: str = ""
-    """Where that release is, if it is not the machine's own."""
+    """Directory of that release, if it is not the installed one."""
     mode: str = "check"
-    """How double scheduling is avoided in the bridged partitions: check, or trust (not at all)."""
+    """Mode of the bridged partitions: check or trust."""
     fault_proxy: bool = False
-    """Whether penstockd reaches the API through a proxy that breaks things on demand."""
+    """Whether penstockd reaches the API through the fault proxy."""
     complete: bool = False
-    """Whether the lab was up once; until then a failure removes everything again."""
+    """Whether the lab was up once; until then, a failure removes everything."""
     version: str = __version__
 
     @property
@@ -86,7 +86,7 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def cluster_port(self) -> int:
-        """First of those that a Kubernetes of the lab's own needs beside its API's."""
+        """First of the ports that the lab's own Kubernetes needs besides the API's."""
         return self.port_base + 3 + self.nodes
 
     @property
@@ -116,28 +116,27 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def slurmds(self) -> int:
-        """How many nodes have a slurmd: all, unless there are more than one machine should carry."""
+        """Number of nodes with a slurmd: all, except in a large simulated cluster."""
         return min(self.nodes, PRETENDED_SLURMDS) if self.kubernetes == KWOK else self.nodes
 
     @property
     def foreign(self) -> bool:
-        """Whether its Kubernetes is somebody else's."""
+        """Whether its Kubernetes is an external cluster."""
         return self.bridge and self.kubernetes not in (DEV, REAL, KWOK)
 
 
 def port_count(nodes: int, kubernetes: str = DEV, *, fault_proxy: bool = False) -> int:
-    """How many ports a lab with that many nodes needs."""
     own = layout.port_count(nodes) if kubernetes in (REAL, KWOK) else 0
     return 3 + nodes + own + int(fault_proxy)
 
 
 def exists(place: paths.LabPaths) -> bool:
-    """Whether there is a lab, sound or not, in this directory."""
+    """Whether there is a lab in this directory, intact or not."""
     return place.spec.is_file()
 
 
 def load(place: paths.LabPaths) -> LabSpec:
-    """Read lab.json; one clear line when it is missing or broken."""
+    """Read lab.json; raises NoLab or LabError."""
     try:
         return msgspec.json.decode(place.spec.read_bytes(), type=LabSpec)
     except FileNotFoundError:
@@ -145,19 +144,16 @@ def load(place: paths.LabPaths) -> LabSpec:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.LabError(
             f"{place.spec} cannot be read: {error}",
-            hint="`penstock lab down --force` removes the lab without it (a user made for the lab stays).",
+            hint="`penstock lab down --force` removes the lab anyway (but not a user made for it).",
         ) from error
 
 
 def save(place: paths.LabPaths, lab: LabSpec) -> None:
-    """Write lab.json."""
     text = msgspec.json.format(msgspec.json.encode(lab), indent=2)
     files.write(place.spec, text + b"\n", mode=0o644)
 
 
 class NoLab(errors.LabError):
-    """There is no lab where one was looked for."""
-
     exit_code = 3
 
     def __init__(self, directory: Path) -> None:

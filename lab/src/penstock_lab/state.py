@@ -1,4 +1,4 @@
-"""How a lab is: every component with its process, its memory and what is wrong with it, if anything."""
+"""A lab's state: every component with its process, memory and health."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ STOPPED = "stopped"
 
 
 class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of `penstock lab status`."""
+    """A line of `penstock lab status`."""
 
     name: str
     state: str
-    pid: int | None
-    memory_mb: float
-    since: float | None
+    pid: int | None = None
+    memory_mb: float = 0.0
+    since: float | None = None
     """Seconds since the epoch."""
     health: str
-    """`ok`, or what is wrong."""
+    """`ok`, or the problem."""
 
     @property
     def healthy(self) -> bool:
@@ -30,7 +30,7 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabState(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole lab at one moment."""
+    """`penstock lab status`, also as JSON."""
 
     directory: str
     name: str
@@ -40,7 +40,7 @@ class LabState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(place: paths.LabPaths) -> LabState:
-    """Ask every component; those that answer slowly are asked side by side."""
+    """Check every component, in parallel."""
     lab = spec.load(place)
     daemons = components.all_components(place, lab)
     with futures.ThreadPoolExecutor(max_workers=8) as pool:
@@ -55,12 +55,9 @@ def look(place: paths.LabPaths) -> LabState:
 
 
 def component_state(place: paths.LabPaths, component: components.Component) -> ComponentState:
-    """One component, asked now."""
     record = supervision.read_record(place, component.name)
     if record is None or not processes.alive(record.identity):
-        return ComponentState(
-            name=component.name, state=STOPPED, pid=None, memory_mb=0.0, since=None, health="not running"
-        )
+        return ComponentState(name=component.name, state=STOPPED, health="not running")
     return ComponentState(
         name=component.name,
         state=RUNNING,

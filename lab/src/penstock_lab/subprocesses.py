@@ -1,4 +1,4 @@
-"""Outside programs the lab runs to their end: argv lists, a timeout, failures in their own words."""
+"""Runs external programs to completion; failures become LabError with the program's message."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ FULL_DISK_HINT = "Free some space, or choose another place for the lab with --di
 
 
 def search_path() -> str:
-    """Where programs are looked for: not on the caller's PATH, which may lead anywhere."""
+    """PATH for programs of the lab, independent of the caller's."""
     return os.environ.get(wellknown.ENV_LAB_PATH) or SYSTEM_PATH
 
 
 def base_environment() -> dict[str, str]:
-    """What every program of a lab starts with."""
     return {"PATH": search_path(), "LC_ALL": "C", "HOME": "/"}
 
 
@@ -35,10 +34,10 @@ def run(
     timeout: float = 60.0,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program with a clean environment; with `check`, a failure is a LabError with its last line.
+    """Run a program with a clean environment; with `check`, raises LabError if it fails.
 
-    While we clean up it has a process group of its own: a terminal sends Ctrl-C to all of ours, and a userdel
-    that is ended by it fails the clean-up.
+    During cleanup it has its own process group: a terminal sends Ctrl-C to all of ours, and a userdel that is
+    killed by it would fail the cleanup.
     """
     try:
         result = subprocess.run(
@@ -66,7 +65,7 @@ def run(
 
 
 def failure(argv: Sequence[str], result: subprocess.CompletedProcess[str]) -> errors.LabError:
-    """What went wrong, in the program's own words: the first it marks as an error, else its last."""
+    """A LabError with the program's first line that is marked as an error, else its last line."""
     output = f"{result.stdout}\n{result.stderr}"
     if speaks_of_full_disk(output):
         return full_disk(argv[0])
@@ -77,17 +76,15 @@ def failure(argv: Sequence[str], result: subprocess.CompletedProcess[str]) -> er
 
 
 def speaks_of_full_disk(text: str) -> bool:
-    """Whether a program's output or log complains that the disk is full."""
+    """Whether a program's output reports a full disk."""
     return any(phrase in text for phrase in NO_SPACE_TEXTS)
 
 
 def full_disk(who: str) -> errors.LabError:
-    """The one line for a full disk, whoever ran into it."""
     return errors.LabError(f"no space left on the lab's disk ({who})", hint=FULL_DISK_HINT)
 
 
 def from_os_error(error: OSError, *, doing: str) -> errors.LabError:
-    """An error of the operating system as one of ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return full_disk(doing)
     return errors.LabError(f"{doing}: {error}")
@@ -95,7 +92,7 @@ def from_os_error(error: OSError, *, doing: str) -> errors.LabError:
 
 @contextlib.contextmanager
 def os_errors(*, doing: str) -> Iterator[None]:
-    """Turn errors of the operating system within into ours."""
+    """Convert OSErrors within the block to LabErrors."""
     try:
         yield
     except OSError as error:
@@ -103,7 +100,6 @@ def os_errors(*, doing: str) -> Iterator[None]:
 
 
 def package_hint(program: str) -> str:
-    """Which Debian package a missing program comes in."""
     package = PACKAGES.get(program, "")
     return f"It is in the Debian package {package}: apt-get install {package}" if package else ""
 

@@ -1,8 +1,7 @@
-"""Starting and stopping one component.
+"""Starts and stops components.
 
-Nothing of ours stays behind to watch the daemons: each is recorded with pid, start time and boot, so that
-any later command knows it again. A daemon that dies while it starts is reported with the last lines of its
-own log.
+No process of ours keeps watching the daemons: each is recorded with pid, start time and boot id, by which
+later commands identify it. If a daemon dies while starting, the error has the last lines of its log.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from penstock_lab import components, files, loopback, passwd, paths, ports, proc
 
 POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.2
-"""A look is a command or a request: whoever takes seconds to start needs the machine for that."""
+"""A check costs a command or a request, and a daemon that takes seconds to start needs the CPU."""
 PORT_SECONDS = 15.0
-"""How long a port may stay taken by a process that has just ended: while its last threads end, the kernel
-already calls it dead.
+"""How long a port may stay in use by a process that has just ended: the kernel reports it as dead before its
+last threads have ended.
 """
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """run/<component>.json: which process a component is."""
+    """run/<component>.json: the component's process."""
 
     pid: int
     start_ticks: int
@@ -40,7 +39,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """Starts and stops components of one lab; `cancel` makes every waiting start give up."""
+    """Starts and stops components of one lab; `cancel` aborts all pending starts."""
 
     def __init__(self, place: paths.LabPaths) -> None:
         self.place = place
@@ -48,25 +47,25 @@ class Supervisor:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def record(self, name: str) -> Record | None:
-        """The component's record, as long as the process it speaks of lives."""
+        """The component's record, if its process is alive."""
         record = read_record(self.place, name)
         self.reap()
         return record if record is not None and processes.alive(record.identity) else None
 
     def reap(self) -> None:
-        """Collect those we started that have ended; a caller that lives on would keep them as zombies."""
+        """Reap children that have ended; in a long-running caller they would stay zombies."""
         for child in list(self._children.values()):
             child.poll()
 
     def ensure(self, component: components.Component) -> bool:
-        """Leave a healthy component alone, restart any other; True when something was started.
+        """Restart the component unless it is healthy; True if it was started.
 
-        Once everything is given up nothing is stopped any more: it may only have been slow to answer.
+        After cancellation nothing is stopped: the component may only be slow to answer.
         """
         if self._recovers(component):
             return False
         if self.cancel.is_set():
-            raise errors.LabError(f"{component.name}: start given up")
+            raise errors.LabError(f"{component.name}: start aborted")
         self.stop(component)
         self.start(component)
         return True
@@ -81,7 +80,7 @@ class Supervisor:
         return False
 
     def start(self, component: components.Component) -> None:
-        """Start the component and wait until it serves; LabError with its last words when it does not."""
+        """Start the component and wait until it is healthy; raises LabError with the end of its log."""
         if component.port is not None:
             ports.wait_free(component.name, component.port, seconds=PORT_SECONDS)
         log = self.place.component_log(component.name)
@@ -91,10 +90,10 @@ class Supervisor:
         self._wait_until_healthy(component, child, log_offset=seen)
 
     def stop(self, component: components.Component) -> None:
-        """End the component if it runs; LabError when even SIGKILL did not help."""
+        """Stop the component if it runs; raises LabError if SIGKILL does not help."""
         record = self.record(component.name)
         if record is not None and processes.end([record.identity], grace=component.stop_seconds):
-            raise errors.LabError(f"{component.name} (pid {record.pid}) cannot be ended")
+            raise errors.LabError(f"{component.name} (pid {record.pid}) cannot be killed")
         self.reap()
         self.place.component_record(component.name).unlink(missing_ok=True)
 
@@ -123,10 +122,7 @@ class Supervisor:
     def _write_record(self, name: str, pid: int) -> None:
         identity = processes.identify(pid) or processes.Identity(pid, 0)
         record = Record(
-            pid=pid,
-            start_ticks=identity.start_ticks,
-            boot_id=processes.boot_id(),
-            started_at=time.time(),
+            pid=pid, start_ticks=identity.start_ticks, boot_id=processes.boot_id(), started_at=time.time()
         )
         files.write(self.place.component_record(name), msgspec.json.encode(record), mode=0o644)
 
@@ -142,7 +138,7 @@ class Supervisor:
             if not complaint:
                 return
             if self.cancel.wait(pause):
-                raise errors.LabError(f"{component.name}: start given up")
+                raise errors.LabError(f"{component.name}: start aborted")
             pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
         raise self._failed(
             component, f"not ready after {component.start_seconds:.0f} s: {complaint}", log_offset
@@ -158,7 +154,7 @@ class Supervisor:
 
 
 def read_record(place: paths.LabPaths, name: str) -> Record | None:
-    """What run/<component>.json says, unless it is missing, broken or of an earlier boot."""
+    """The component's record, unless it is missing, invalid or of an earlier boot."""
     try:
         record = msgspec.json.decode(place.component_record(name).read_bytes(), type=Record)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""A few things to do, some after others, the rest side by side.
+"""Runs steps in parallel, in the order of their dependencies.
 
-The first failure stops everything that has not begun; what has begun is told to give up and waited for, so
-that nobody makes processes behind the back of the clean-up that follows.
+After the first failure no step is started; running ones are told to give up and waited for, so that none
+makes processes during the cleanup that follows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORKERS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One thing to do; `run` answers with a word on what was done."""
+    """A step; `run` returns a short result for people."""
 
     name: str
     run: Callable[[], str]
@@ -28,19 +28,19 @@ class Step:
 
 
 class Listener(Protocol):
-    """Whoever wants to see how it goes."""
+    """Observes the steps."""
 
-    def began(self, name: str) -> None:
-        """A step has begun."""
+    def began(self, name: str) -> None: ...
 
-    def ended(self, name: str, what: str, seconds: float) -> None:
-        """A step is done."""
+    def ended(self, name: str, what: str, seconds: float) -> None: ...
 
 
 def run_all(steps: Sequence[Step], *, listener: Listener, give_up: Callable[[], None]) -> None:
-    """Do every step as soon as those it waits for are done; the first error is raised once nothing runs."""
+    """Run every step as soon as its dependencies are done; raises the first error once nothing runs."""
     waiting = {step.name: step for step in steps}
-    _require_known(waiting)
+    unknown = {name for step in steps for name in step.after} - set(waiting)
+    if unknown:
+        raise ValueError(f"steps wait for unknown steps: {sorted(unknown)}")
     running: dict[futures.Future[None], str] = {}
     ended: queue.SimpleQueue[futures.Future[None]] = queue.SimpleQueue()
     done: set[str] = set()
@@ -62,12 +62,6 @@ def run_all(steps: Sequence[Step], *, listener: Listener, give_up: Callable[[], 
                 give_up()
                 pool.shutdown(cancel_futures=True)
             raise
-
-
-def _require_known(steps: dict[str, Step]) -> None:
-    unknown = {name for step in steps.values() for name in step.after} - set(steps)
-    if unknown:
-        raise ValueError(f"steps wait for what does not exist: {sorted(unknown)}")
 
 
 def _timed(step: Step, listener: Listener) -> None:

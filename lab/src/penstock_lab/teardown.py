@@ -1,9 +1,8 @@
-"""Taking a lab down: no process, no mount, no user and no file stays.
+"""Takes a lab down: removes all its processes, mounts, users and files.
 
-What belongs to the lab is found by what cannot be mistaken: recorded pids with their start times, daemons
-that hold files of the lab open, launchers by the path of their program, everything below them, and whatever
-runs as the user made for the lab. Then again until a look finds nothing, for a process may be born while
-others die.
+The lab's processes are identified reliably: recorded pids with their start times, daemons with open files in
+the lab, launchers by the path of their program, all their descendants, and all processes of the user made for
+the lab. This repeats until none is found, since new ones may start meanwhile.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ OUR_PROGRAMS = (
     ("-m", "penstock", "intake"),
     ("-m", "penstock", "collector"),
 )
-"""How components of ours go on after the interpreter; a test holds this against the table of components."""
+"""Arguments of our own components after the interpreter; a test compares it with the components."""
 _ROUNDS = 20
 
 
 def tear_down(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
-    """Remove everything of the lab; without `lab` (lab.json is broken) as far as that can be known."""
+    """Remove everything of the lab; without `lab` (lab.json is invalid), as much as possible."""
     end_processes(place, lab)
     _unmount(place.directory)
     if lab is not None and lab.user_created:
@@ -43,15 +42,15 @@ def tear_down(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
 
 
 def end_processes(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
-    """End every process of the lab, recorded or not."""
+    """Kill every process of the lab, recorded or not."""
     _stop_in_order(place, lab)
     variants.clear(place, lab)
     _end_the_rest(place, lab)
-    cgroups.remove(devcluster.cgroup_name(place.devcluster_data))  # there only if the dev cluster was killed
+    cgroups.remove(devcluster.cgroup_name(place.devcluster_data))  # exists only if the dev cluster was killed
 
 
 def _stop_in_order(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
-    """Those that need others first, so that no daemon complains of a lost peer."""
+    """Stop dependents first, so that no daemon logs a lost peer."""
     if lab is None:
         return
     groups: dict[str, list[components.Component]] = {}
@@ -62,7 +61,7 @@ def _stop_in_order(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
 
 
 def _stop_together(place: paths.LabPaths, group: list[components.Component]) -> None:
-    """One look says who lives and whose children are whose: a record's pid may be somebody else's by now."""
+    """Uses one snapshot for records and descendants: a record's pid may have been reused."""
     records = [supervision.read_record(place, component.name) for component in group]
     everything = processes.snapshot()
     living = {process.identity for process in everything}
@@ -84,13 +83,12 @@ def _end_the_rest(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
             processes.send(process.identity, signal.SIGKILL)
         processes.wait_gone([process.identity for process in left], seconds=1.0)
     names = ", ".join(f"{process.name} (pid {process.pid})" for process in left)
-    raise errors.LabError(f"still running and not to be ended: {names}")
+    raise errors.LabError(f"processes cannot be killed: {names}")
 
 
 def belonging(
     place: paths.LabPaths, everything: list[processes.Process], *, created_uid: int | None
 ) -> list[processes.Process]:
-    """The processes that are the lab's and nobody else's."""
     recorded = {record.identity for record in _records(place)}
     own = [
         process
@@ -106,7 +104,7 @@ def belonging(
 
 
 def _is_launcher(place: paths.LabPaths, process: processes.Process) -> bool:
-    """Only as the program itself or what its interpreter runs: an editor that shows the file is not one."""
+    """Whether it runs the launcher, directly or by an interpreter, unlike an editor with that file."""
     prefix = f"{place.libexec}/"
     python = process.argv[:1] and "python" in Path(process.argv[0]).name
     words = process.argv[:3] if python else process.argv[:1]
@@ -114,7 +112,7 @@ def _is_launcher(place: paths.LabPaths, process: processes.Process) -> bool:
 
 
 def _is_our_program(place: paths.LabPaths, process: processes.Process) -> bool:
-    """A Python program that this lab has started, should its record be lost."""
+    """Whether it is a component of ours, even if its record is lost."""
     is_ours = any(process.argv[1 : 1 + len(words)] == words for words in OUR_PROGRAMS)
     return is_ours and any(word.startswith(f"{place.directory}/") for word in process.argv)
 
@@ -127,8 +125,8 @@ def _records(place: paths.LabPaths) -> Iterable[supervision.Record]:
 
 
 def _unmount(directory: Path) -> None:
-    """Undo every mount below the lab, the innermost first, until a look finds none: one may hide another, and
-    what is removed through a mount that was missed is somebody's data.
+    """Unmount everything below the lab, innermost first, until no mount is found: one may hide another, and
+    removing files through a remaining mount would delete data outside the lab.
     """
     for _ in range(_ROUNDS):
         below = [point for point in mountcalls.all_mounts() if point.startswith(f"{directory}/")]
@@ -137,11 +135,11 @@ def _unmount(directory: Path) -> None:
         for point in sorted(below, key=len, reverse=True):
             if subprocesses.run(("umount", point), check=False).returncode != 0:
                 subprocesses.run(("umount", "--lazy", point), check=False)
-    raise errors.LabError(f"still mounted, so nothing below {directory} was removed: {', '.join(below)}")
+    raise errors.LabError(f"cannot unmount, so nothing in {directory} was removed: {', '.join(below)}")
 
 
 def _remove_tree(place: paths.LabPaths) -> None:
-    """Everything in the directory, lab.json last: if cut short, another `down` can finish it."""
+    """Remove everything in the directory; lab.json last, so that another `down` can finish the work."""
     for _ in range(_ROUNDS):
         try:
             for entry in place.directory.iterdir():
@@ -156,19 +154,16 @@ def _remove_tree(place: paths.LabPaths) -> None:
             time.sleep(0.05)
         else:
             return
-    raise errors.LabError(f"{place.directory} does not become empty: somebody keeps writing there")
+    raise errors.LabError(f"{place.directory} does not become empty: a process keeps writing there")
 
 
 def remove_if_empty(directory: Path) -> None:
-    """The empty directory itself, and the common parent of labs when this was the last one."""
+    """Remove the directory if it is empty, and the default parent of labs after the last one."""
     for path in (directory, directory.parent):
-        if path in (directory, paths.DEFAULT_PARENT):
-            _remove_directory_if_empty(path)
-
-
-def _remove_directory_if_empty(path: Path) -> None:
-    try:
-        path.rmdir()
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY):
-            raise subprocesses.from_os_error(error, doing=f"removing {path}") from error
+        if path not in (directory, paths.DEFAULT_PARENT):
+            continue
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY):
+                raise subprocesses.from_os_error(error, doing=f"removing {path}") from error

@@ -1,6 +1,6 @@
-"""A lab for tests: made in a temporary place, used through a small helper, always taken down.
+"""Labs for tests: made in a temporary directory and always taken down.
 
-Tests drive the real command line, so that what they prove is what a person gets.
+Tests use the real command line.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from penstock.audit import confirmed
 from penstock_lab import cache, labcheck, passwd, paths, preparations, shellenv, spec, subprocesses
 from penstock_lab.kubernetes import requirements, startlock
 
-PARENT = Path("/tmp")  # noqa: S108 - a lab's path must be short, and its name is random
+PARENT = Path("/tmp")  # noqa: S108 - a lab's path must be short; its name is random
 UP_SECONDS = 300
 COMMAND_SECONDS = 120
-"""Only a failure takes that long: tests wait for what they need, on a machine that may be busy."""
+"""Reached only in failures; generous, since the machine may be busy."""
 POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.25
 NOT_THE_END = ("REQUEUED", "PENDING")
-"""What the accounting says, with an end, of an attempt that was sent back."""
+"""States with an end time, of attempts that were requeued."""
 Result = subprocess.CompletedProcess[str]
 
 
 @dataclass(frozen=True)
 class RunningLab:
-    """A lab that is up, and how to use it as root or as its user."""
+    """A lab that is up, used as root or as its user."""
 
     place: paths.LabPaths
     user: str
@@ -82,29 +82,27 @@ class RunningLab:
         )
 
     def sbatch(self, script: str, *options: str, user: str = "", cwd: Path | None = None) -> str:
-        """Submit a script as the lab's user; its job id."""
+        """Submit a script as the lab's user; returns the job id."""
         argv = ("sbatch", "--parsable", *options)
         return self.run_as_user(argv, user=user, cwd=cwd, stdin=script).stdout.strip().partition(";")[0]
 
     def job(self, job_id: str) -> dict[str, str]:
-        """What slurmctld knows of the job, by field name (JobState, ExitCode, Reason, …)."""
+        """Fields of `scontrol show job`, such as JobState, ExitCode, Reason."""
         text = self.run(("scontrol", "show", "job", "--detail", "--oneliner", job_id)).stdout.split("\n")[0]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
     def wait_for(self, job_id: str, *states: str, timeout: float = 120) -> dict[str, str]:
-        """Wait until the job is in one of the states; TimeoutError that says in which it is instead."""
+        """Wait until the job is in one of the states; raises TimeoutError with its actual state."""
         for last in looks(timeout):
             job = self.job(job_id)
             if job["JobState"] in states:
                 return job
             if last:
                 raise TimeoutError(f"job {job_id} is {job['JobState']} ({job.get('Reason')}), not {states}")
-        raise AssertionError("there is always a last look")
+        raise AssertionError("unreachable: looks() ends with True")
 
     def accounted(self, job_id: str, fields: str = "State,ExitCode", *, timeout: float = 120) -> list[str]:
-        """The fields of the job's record in the accounting, once it has ended there: not of an attempt that
-        was sent back, which has an end, too.
-        """
+        """The fields of the job's accounting record, once it has ended; requeued attempts do not count."""
         argv = (
             "sacct",
             "--noheader",
@@ -121,12 +119,11 @@ class RunningLab:
         raise TimeoutError(f"job {job_id} has not ended in the accounting")
 
     def penstock(self, *arguments: str, check: bool = True, timeout: float = UP_SECONDS) -> Result:
-        """Run `penstock` as root against this lab."""
         argv = (sys.executable, "-m", "penstock", *arguments)
         return run(argv, env=self.env, timeout=timeout, check=check, cwd=Path("/"))
 
     def check(self, *, patience: Mapping[str, float] = confirmed.PATIENCE) -> None:
-        """AssertionError with the evidence when Slurm and Kubernetes disagree, or nobody can know."""
+        """Raises AssertionError if an invariant is violated or cannot be checked."""
         asyncio.run(labcheck.check(self.env, patience))
 
     def _environment(self, *, root: bool, user: str = "") -> dict[str, str]:
@@ -144,7 +141,7 @@ def run(
     stdin: str = "",
     user: str | None = None,
 ) -> Result:
-    """Run a program; with `check`, a failure is an AssertionError that shows what the program said."""
+    """Run a program; with `check`, a failure raises AssertionError with its output."""
     result = subprocess.run(
         [str(word) for word in argv],
         input=stdin,
@@ -162,16 +159,16 @@ def run(
 
 
 def until(holds: Callable[[], object], *, seconds: float = 120) -> None:
-    """Wait for something to become true; AssertionError when it does not."""
+    """Wait until `holds` returns true; raises AssertionError after `seconds`."""
     if not any(holds() for _ in looks(seconds)):
-        raise AssertionError(f"still not so after {seconds:g} s")
+        raise AssertionError(f"condition not true after {seconds:g} s")
 
 
 def looks(seconds: float) -> Iterator[bool]:
-    """When to look again, and whether that is the last time.
+    """Yields when to check again; True the last time.
 
-    Most looks start a program: often at first, since most things come soon, and seldom once they do not, so
-    that waiting leaves the machine to what is waited for.
+    Checks usually start a program, so they are frequent at first and rarer later, to leave the CPU to what is
+    waited for.
     """
     deadline = time.monotonic() + seconds
     pause = POLL_SECONDS
@@ -183,7 +180,7 @@ def looks(seconds: float) -> Iterator[bool]:
 
 
 def missing() -> str:
-    """Why no lab can be made here; nothing when one can."""
+    """Why no lab can be made here; empty if one can."""
     if os.geteuid() != 0:
         return "a lab needs root"
     try:
@@ -196,20 +193,20 @@ def missing() -> str:
 
 
 def kubernetes() -> str:
-    """Which cluster the tests are to run on: what `penstock lab up --kubernetes` understands."""
+    """The cluster that tests use: a value of `penstock lab up --kubernetes`."""
     return os.environ.get(wellknown.ENV_TEST_KUBERNETES) or spec.DEV
 
 
 def new_place() -> paths.LabPaths:
-    """Paths for a lab that does not exist yet, with a name nobody has."""
+    """Paths of a new lab with a unique name."""
     return paths.LabPaths(PARENT / f"penstock-t{secrets.token_hex(4)}")
 
 
 def lab_command(
     place: paths.LabPaths, *arguments: str, check: bool = True, before: Sequence[str] = (), **variables: str
 ) -> Result:
-    """Run `penstock lab …` as root on this lab, with none of our own settings leaking in; `before` may be a
-    program that runs another one.
+    """Run `penstock lab …` as root on this lab, without variables of the caller's lab; `before` may be a
+    wrapper program.
     """
     kept = {name: value for name, value in os.environ.items() if name not in ("SUDO_USER", wellknown.ENV_LAB)}
     argv = (*before, sys.executable, "-m", "penstock", "lab", *arguments, "--dir", str(place.directory))
@@ -224,7 +221,7 @@ def up(place: paths.LabPaths, *options: str) -> RunningLab:
 
 
 def versions() -> Iterator[str]:
-    """Options for the versions that the tests are to run on, where they are not to be the usual ones."""
+    """Options for other than the default versions of Slurm and Kubernetes."""
     options = {
         "--slurm": wellknown.ENV_TEST_SLURM,
         "--kubernetes-version": wellknown.ENV_TEST_KUBERNETES_VERSION,
@@ -236,7 +233,7 @@ def versions() -> Iterator[str]:
 
 @contextlib.contextmanager
 def temporary_lab(*options: str) -> Iterator[RunningLab]:
-    """A lab that is there within and gone afterwards, whatever happens."""
+    """A lab that exists within the block."""
     place = new_place()
     try:
         with _its_turn(options):
@@ -247,7 +244,7 @@ def temporary_lab(*options: str) -> Iterator[RunningLab]:
 
 
 def _its_turn(options: Sequence[str]) -> contextlib.AbstractContextManager[None]:
-    """Several processes run tests: with real kubelets there is not room for all their labs at any time."""
+    """With real kubelets, wait for enough inotify instances: test processes run in parallel."""
     if kubernetes() != spec.REAL:
         return contextlib.nullcontext()
     named = dict(itertools.pairwise(options)).get("--nodes")

@@ -1,7 +1,7 @@
-"""The one who tries the lab out.
+"""The lab's user.
 
-That is the person behind sudo. Where there is none, an unprivileged system user is made, known by a home
-directory inside the lab, and removed again with it.
+This is the user who called sudo. Otherwise an unprivileged system user is made, identified by a home
+directory in the lab, and removed with it.
 """
 
 from __future__ import annotations
@@ -19,26 +19,22 @@ _USERADD_CANNOT_LOCK = 1
 
 
 def person_behind_sudo(environment: Mapping[str, str]) -> str:
-    """The one who typed sudo, if somebody did and is not root."""
+    """The user who called sudo, unless it is root."""
     name = environment.get("SUDO_USER", "")
     return "" if name in ("", "root") else passwd.entry_of(name).pw_name
 
 
 def free_name(lab_name: str) -> str:
-    """A name for the lab's own user that nobody has yet."""
     taken = {entry.pw_name for entry in pwd.getpwall()}
-    candidates = [
-        f"{USER_PREFIX}{lab_name}",
-        *(f"{USER_PREFIX}{lab_name}-{number}" for number in range(2, 100)),
-    ]
-    return next(name for name in candidates if name not in taken)
+    suffixes = ("", *(f"-{number}" for number in range(2, 100)))
+    return next(name for suffix in suffixes if (name := f"{USER_PREFIX}{lab_name}{suffix}") not in taken)
 
 
 def ensure_created(place: paths.LabPaths, name: str) -> None:
-    """Make the lab's own user unless it is there already.
+    """Make the lab's own user unless it exists.
 
-    It has a shell but no password: slurmd asks `su` for the user's environment when `--export` is more than
-    ALL, and Slurm 26.05 holds the job when it gets none.
+    It has a shell but no password: slurmd uses `su` to get the user's environment when `--export` is more
+    than ALL, and Slurm 26.05 holds the job if that fails.
     """
     home = place.nas_home(name)
     if not _is_ours(name, home):
@@ -49,13 +45,13 @@ def ensure_created(place: paths.LabPaths, name: str) -> None:
 
 
 def remove_created(place: paths.LabPaths, name: str) -> None:
-    """Remove the user that this lab made; somebody else of the same name is left alone."""
+    """Remove the user that this lab made, but not another user of the same name."""
     if _is_ours(name, place.nas_home(name)):
         _retrying("userdel", name)
 
 
 def created_uid(place: paths.LabPaths, name: str) -> int | None:
-    """The uid of the user that this lab made, while it exists."""
+    """The uid of the user that this lab made, if it exists."""
     return pwd.getpwnam(name).pw_uid if _is_ours(name, place.nas_home(name)) else None
 
 
@@ -67,7 +63,7 @@ def _is_ours(name: str, home: Path) -> bool:
 
 
 def _retrying(*argv: str) -> None:
-    """Run a program that needs the lock on /etc/passwd, which another lab may hold at this moment."""
+    """Run a program that needs the lock on /etc/passwd, which another lab may hold."""
     for attempt in range(_LOCK_ATTEMPTS):
         result = subprocesses.run(argv, check=False)
         if result.returncode == 0:

@@ -1,4 +1,4 @@
-"""`penstock demo`: the whole path on this machine, checked, and nothing left of it."""
+"""`penstock demo`: sample jobs on a temporary lab, checked from sbatch to sacct."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import click
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the lab up afterwards, to play with.")
+@click.option("--keep", is_flag=True, help="Leave the lab up afterwards.")
 @click.option("--name", default="demo", show_default=True, help="Name of the demo's lab.")
 @click.option("--kubernetes", metavar="dev|real", help="Which cluster the lab has [default: dev].")
 def demo(keep: bool, name: str, kubernetes: str | None) -> None:
     """Show unmodified sbatch scripts become pods under a real Slurm, in about a minute.
 
-    A private lab comes up; a succeeding job, an array, a failing job and a cancelled one run by an ordinary
-    user; every outcome is checked; the lab goes down again, unless it was there before. Exit 0 when all was
-    right. On a real Kubernetes also: a job with an image of its own, and one that is killed at its memory
-    limit.
+    Brings up a private lab. As an ordinary user, runs a job that succeeds, an array, a job that fails and
+    one that is cancelled, and checks every outcome. Takes the lab down again, unless it existed before. Exits
+    0 if everything was right. On a real Kubernetes it also runs a job with an image of its own, and one that
+    is killed at its memory limit.
 
     \b
     Examples:
-      penstock demo             see it work, leave nothing behind
-      penstock demo --keep      and keep the lab: eval "$(penstock lab env --name demo)"
+      penstock demo             run, then remove the lab
+      penstock demo --keep      keep the lab: eval "$(penstock lab env --name demo)"
       penstock demo --kubernetes real    in real containers (docs/real-kubernetes.md)
     """
     from rich import console
@@ -37,7 +37,7 @@ def demo(keep: bool, name: str, kubernetes: str | None) -> None:
     interrupts.heed()
     out = console.Console()
     place = paths.LabPaths(paths.choose_directory(directory="", name=paths.valid_name(name), environment=""))
-    keep = keep or actions.is_made(place)  # by an earlier --keep: it may hold somebody's files
+    keep = keep or actions.is_made(place)  # left by an earlier --keep: may hold a user's files
     made = None
     try:
         with progress.listener() as listener:
@@ -55,7 +55,7 @@ def demo(keep: bool, name: str, kubernetes: str | None) -> None:
 
 def _verdict(problems: list[str], *, keep: bool, name: str) -> None:
     if problems:
-        click.secho("The demo found something wrong:", fg="red", err=True)
+        click.secho("The demo found problems:", fg="red", err=True)
         for problem in problems:
             click.echo(f"  {problem}", err=True)
         sys.exit(1)
@@ -65,6 +65,6 @@ def _verdict(problems: list[str], *, keep: bool, name: str) -> None:
         click.echo("  sbatch --wrap 'nproc; sleep 30'            and watch: squeue; kubectl get pods -A -w")
         click.echo(f"  penstock lab down --name {name}             removes it without a trace")
     else:
-        click.echo("  penstock demo --keep                       the same, and the lab stays up for you")
-        click.echo('  penstock lab up; eval "$(penstock lab env)"   a lab of your own for sbatch and kubectl')
+        click.echo("  penstock demo --keep                       the same, and keeps the lab")
+        click.echo('  penstock lab up; eval "$(penstock lab env)"   a lab to use with sbatch and kubectl')
         click.echo("  docs/architecture.md                       how it works")

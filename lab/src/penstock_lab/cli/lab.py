@@ -1,6 +1,6 @@
 """`penstock lab`: a private Slurm and Kubernetes on this machine.
 
-Exit codes: 0 all well; 1 something failed or is not healthy; 2 a wrong call; 3 there is no lab.
+Exit codes: 0 success; 1 failed or not healthy; 2 usage error; 3 no lab.
 """
 
 from __future__ import annotations
@@ -37,18 +37,17 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def which_lab(command: Command) -> Command:
-    """Options that say which lab a command is about."""
+    """Options that choose the lab."""
     command = click.option("--name", default="", help="Name of the lab [default: default].")(command)
     return click.option(
         "--dir",
         "directory",
         default="",
-        help="Directory of the lab [default: $PENSTOCK_LAB, else made from the name].",
+        help="Directory of the lab [default: $PENSTOCK_LAB, else derived from the name].",
     )(command)
 
 
 def place_of(directory: str, name: str) -> paths.LabPaths:
-    """Paths of the lab that the options name."""
     if name:
         paths.valid_name(name)
     lab = os.environ.get(wellknown.ENV_LAB, "")
@@ -63,15 +62,15 @@ def lab() -> None:
     Examples:
       penstock lab up                    4 nodes of 8 CPUs, 32 GB and 4 GPUs
       eval "$(penstock lab env)"         sbatch, squeue, sacct, kubectl, penstock act on it
-      sudo penstock lab adduser alice    alice may submit, too
-      penstock lab down                  leaves nothing behind
+      sudo penstock lab adduser alice    alice may submit jobs, too
+      penstock lab down                  removes everything
 
-    Exit codes: 0 all well, 1 failed or not healthy, 2 wrong call, 3 there is no lab.
+    Exit codes: 0 success, 1 failed or not healthy, 2 usage error, 3 no lab.
     """
 
 
 def _as_absolute(context: click.Context, option: click.Parameter, choice: str | None) -> str | None:
-    """The lab remembers its kubeconfig, wherever it is used from later."""
+    """Make a kubeconfig's path absolute: lab.json keeps it, and later calls may run elsewhere."""
     words = (None, spec.DEV, spec.REAL, spec.KWOK)
     return choice if choice in words else str(pathlib.Path(str(choice)).resolve())
 
@@ -79,7 +78,7 @@ def _as_absolute(context: click.Context, option: click.Parameter, choice: str | 
 @lab.command()
 @which_lab
 @click.option(
-    "--port-base", type=click.IntRange(1024, 64000), help="First of a row of ports [default: free ones]."
+    "--port-base", type=click.IntRange(1024, 64000), help="First of the lab's ports [default: free ones]."
 )
 @click.option("--nodes", type=click.IntRange(1, spec.MAX_NODES), help="Number of nodes [default: 4].")
 @click.option("--cpus", type=click.IntRange(1, 1024), help="CPUs of a node [default: 8].")
@@ -89,40 +88,40 @@ def _as_absolute(context: click.Context, option: click.Parameter, choice: str | 
     "--kubernetes",
     callback=_as_absolute,
     metavar="dev|real|kwok|KUBECONFIG",
-    help="Which cluster: our own small one, a real one built here, a real one with make-believe nodes, "
-    "or one that you have [default: dev].",
+    help="Cluster: a small built-in one, a real one built here, a real one with simulated nodes (kwok), "
+    "or an existing one [default: dev].",
 )
 @click.option(
     "--kubernetes-version",
     type=click.Choice(sorted(builds.VERSIONS)),
-    help=f"Minor version of a Kubernetes that is built here [default: {builds.NEWEST}].",
+    help=f"Minor version, for a Kubernetes built here [default: {builds.NEWEST}].",
 )
 @click.option(
     "--slurm",
     type=click.Choice(suites.CHOICES),
-    help="Release of Slurm; others than the machine's own are fetched once from Debian's archive "
-    "[default: the machine's].",
+    help="Release of Slurm; if it is not the installed one, it is downloaded once from Debian's archive "
+    "[default: installed].",
 )
 @click.option(
     "--mode",
     type=click.Choice(["check", "trust"]),
-    help="check: a job starts when Kubernetes has the room; trust: unchecked [default: check].",
+    help="check: a job starts only if Kubernetes has room; trust: no check [default: check].",
 )
 @click.option(
     "--fault-proxy",
     is_flag=True,
     default=None,
-    help="Put a proxy between penstockd and the API that delays, breaks off and lies on demand (tests).",
+    help="Put a proxy between penstockd and the API that injects faults on demand (for tests).",
 )
 @click.option("--bridge/--no-bridge", "bridge", default=None, hidden=True)
 def up(directory: str, name: str, **wishes: Any) -> None:
-    """Make a lab, or repair the one that is there.
+    """Make a lab, or repair the existing one.
 
     \b
     Examples:
       penstock lab up                                   4 nodes of 8 CPUs, 32 GB and 4 GPUs
-      penstock lab up --name small --nodes 2 --gpus 0   a second one beside it
-      penstock lab up --kubernetes real --slurm 24.11   other releases, a real Kubernetes
+      penstock lab up --name small --nodes 2 --gpus 0   a second lab
+      penstock lab up --kubernetes real --slurm 24.11   another Slurm, a real Kubernetes
     """
     privilege.require_root(sys.argv[1:])
     os.umask(0o022)
@@ -130,45 +129,34 @@ def up(directory: str, name: str, **wishes: Any) -> None:
     place = place_of(directory, name)
     with progress.listener() as listener:
         made = bringup.bring_up(
-            place,
-            bringup.Wishes(name=name or None, **wishes),
-            listener=listener,
-            environment=os.environ,
+            place, bringup.Wishes(name=name or None, **wishes), listener=listener, environment=os.environ
         )
-    _announce(place, made, named=_naming(place, directory, name))
-
-
-def _naming(place: paths.LabPaths, directory: str, name: str) -> str:
-    """The options that a later call needs to mean the same lab."""
-    return f" --dir {place.directory}" if directory else f" --name {name}" if name else ""
-
-
-def _announce(place: paths.LabPaths, made: spec.LabSpec, *, named: str) -> None:
+    named = f" --dir {place.directory}" if directory else f" --name {name}" if name else ""
     what = f"{made.nodes} nodes of {made.cpus} CPUs, {made.memory_gb} GB, {made.gpus} GPUs"
     click.echo(f"The lab runs in {place.directory}: {what}; {made.user} may submit.")
     click.echo(f'  eval "$(penstock lab env{named})"   then sbatch, squeue, sacct, kubectl act on it')
-    click.echo(f"  penstock lab down{named}            removes it without a trace")
+    click.echo(f"  penstock lab down{named}            removes everything")
 
 
 @lab.command()
 @which_lab
-@click.option("--force", is_flag=True, help="Remove the lab although its lab.json cannot be read.")
+@click.option("--force", is_flag=True, help="Remove the lab even if its lab.json cannot be read.")
 def down(directory: str, name: str, force: bool) -> None:
-    """Stop everything and remove every file of the lab.
+    """Stop the lab and remove all its files.
 
     \b
     Examples:
       penstock lab down
       penstock lab down --name small
-      penstock lab down --dir /tmp/lab --force   although its lab.json cannot be read
+      penstock lab down --dir /tmp/lab --force   even if its lab.json cannot be read
     """
     privilege.require_root(sys.argv[1:])
     place = place_of(directory, name)
     removed = actions.take_down(place, force=force)
     click.echo(
-        f"The lab in {place.directory} is gone."
+        f"The lab in {place.directory} is removed."
         if removed
-        else f"No lab in {place.directory}: nothing to do."
+        else f"No lab in {place.directory}, nothing to do."
     )
 
 
@@ -215,7 +203,7 @@ def env(directory: str, name: str) -> None:
     \b
     Examples:
       eval "$(penstock lab env)"                then sbatch, squeue, sacct, kubectl act on it
-      eval "$(penstock lab env --name small)"   on another lab
+      eval "$(penstock lab env --name small)"   for another lab
     """
     place = place_of(directory, name)
     spec.load(place)
@@ -247,7 +235,7 @@ def adduser(user: str, directory: str, name: str, account: str) -> None:
 @click.argument("components", nargs=-1, required=True)
 @which_lab
 def restart(components: tuple[str, ...], directory: str, name: str) -> None:
-    """Restart components; `penstock lab status` has their names.
+    """Restart components; `penstock lab status` lists their names.
 
     \b
     Examples:

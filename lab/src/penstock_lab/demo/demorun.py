@@ -1,4 +1,4 @@
-"""The demo from submission to verdict, on a lab that is up."""
+"""The demo on a running lab: submit, watch, check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from rich import console, live
 
 from penstock import errors
-from penstock.kube import podview
+from penstock.kube import client, kubeconfig, podview
 from penstock_lab import passwd, paths, shellenv
 from penstock_lab.demo import demostate, display, scenario
 
@@ -23,7 +23,7 @@ GONE_WITHIN = 5.0
 
 @dataclasses.dataclass
 class Demo:
-    """One run; `problems` is all that was not as it must be."""
+    """One run; `problems` lists everything that was wrong."""
 
     place: paths.LabPaths
     user: str
@@ -37,16 +37,15 @@ class Demo:
         return self.place.nas_home(self.user)
 
     async def run(self) -> None:
-        """Submit, watch, cancel one, check everything."""
-        observer = demostate.observer(
-            slurm_conf=self.place.slurm_conf, kubeconfig_path=self.place.admin_kubeconfig
-        )
+        """Submit, watch, cancel one job, check everything."""
+        kube = client.KubeClient(kubeconfig.load(self.place.admin_kubeconfig))
+        observer = demostate.Observer(str(self.place.slurm_conf), kube)
         try:
             submitted = self._submit_all()
             await self._watch(observer, submitted)
             await self._report(observer, submitted)
         finally:
-            await observer.kube.close()
+            await kube.close()
 
     def _submit_all(self) -> dict[str, scenario.DemoJob]:
         number = len(self.jobs)
@@ -81,7 +80,7 @@ class Demo:
         return result.stdout.strip()
 
     async def _watch(self, observer: demostate.Observer, submitted: Mapping[str, scenario.DemoJob]) -> None:
-        """Show both sides until the queue is empty; cancel what is to be cancelled once it runs."""
+        """Show queue and pods until the queue is empty; cancel the jobs to be cancelled once they run."""
         to_cancel = {int(job_id) for job_id, job in submitted.items() if job.cancelled}
         before: demostate.Snapshot | None = None
         deadline = asyncio.get_running_loop().time() + PATIENCE
@@ -108,7 +107,7 @@ class Demo:
     def _follow_logs(
         self, observer: demostate.Observer, now: demostate.Snapshot, submitted: Mapping[str, scenario.DemoJob]
     ) -> None:
-        """Begin to read the logs that are to be shown, as soon as their containers run."""
+        """Start reading the logs to be shown as soon as their containers run."""
         for pod in now.pods:
             job_id = podview.job_id(pod)
             job = submitted.get(str(job_id))
@@ -116,7 +115,7 @@ class Demo:
                 self.logs[job_id] = asyncio.create_task(observer.log(pod))
 
     def _cancel_running(self, now: demostate.Snapshot, wanted: set[int]) -> set[int]:
-        """Jobs of `wanted` that ran by themselves with nothing else left to watch, now cancelled."""
+        """Cancel the running jobs of `wanted` once no other job runs; returns those cancelled."""
         running = {line.job_id for line in now.queue if line.state == "R"}
         if not wanted or running - wanted:
             return set()
@@ -156,7 +155,7 @@ def _belongs(name: str, submitted: Mapping[str, scenario.DemoJob]) -> bool:
 
 
 def _changed(before: demostate.Snapshot, now: demostate.Snapshot) -> bool:
-    """Whether there is something new to show where nothing can be redrawn."""
+    """Whether the snapshots differ; used where the output cannot be redrawn."""
     story = [
         (
             [(line.shown_id, line.state) for line in seen.queue],

@@ -1,13 +1,12 @@
-"""What Slurm's queue and the cluster's pods look like at one moment, and whether they tell the same story."""
+"""Snapshots of Slurm's queue and the cluster's pods, and whether they agree."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from pathlib import Path
 
 from penstock import errors, wellknown
-from penstock.kube import client, kinds, kubeconfig, lists, podview, types
+from penstock.kube import client, kinds, lists, podview, types
 from penstock.model import states
 from penstock.slurm import commands
 from penstock_lab.demo import scenario
@@ -16,10 +15,8 @@ _QUEUE = "JobID:|,JobArrayID:|,Name:|,StateCompact:|,TimeUsed:|,ReasonList:|"
 _RECORD = "JobID,JobName,State,ExitCode,Elapsed,NodeList"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class QueueLine:
-    """A job as squeue shows it."""
-
     job_id: int
     shown_id: str
     name: str
@@ -30,13 +27,13 @@ class QueueLine:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Both sides, read one after the other: pods first."""
+    """Pods, then the queue."""
 
     queue: tuple[QueueLine, ...]
     pods: tuple[types.Pod, ...]
 
     def strays(self, earlier: Snapshot | None) -> list[str]:
-        """Pods of jobs that Slurm knew neither just before nor just after they were seen."""
+        """Pods whose job was in the queue neither just before nor just after."""
         known = {line.job_id for snapshot in (self, earlier) if snapshot for line in snapshot.queue}
         return [
             f"pod {pod.metadata.name} belongs to no job in squeue"
@@ -47,7 +44,7 @@ class Snapshot:
 
 @dataclasses.dataclass(frozen=True)
 class Observer:
-    """Reads both sides of one lab."""
+    """Reads Slurm and Kubernetes of one lab."""
 
     slurm_conf: str
     kube: client.KubeClient
@@ -69,39 +66,25 @@ class Observer:
             ):
                 found += chunk
         except errors.KubeError as error:
-            found += f"(the log broke off: {error.message})".encode()
+            found += f"(the log ended early: {error.message})".encode()
         return found
 
     async def _queue(self) -> tuple[QueueLine, ...]:
         argv = ("squeue", "--noheader", "--array", f"--Format={_QUEUE}")
         text = await commands.run(argv, slurm_conf=self.slurm_conf)
-        return tuple(_queue_line(line) for line in text.split("\n") if line)
+        rows = ([field.strip() for field in line.split("|")] for line in text.split("\n") if line)
+        return tuple(QueueLine(int(row[0]), *row[1:6]) for row in rows)
 
-    async def records(self, job_ids: tuple[str, ...]) -> tuple[scenario.Record, ...]:
-        """What sacct says of these jobs."""
+    async def _records(self, job_ids: tuple[str, ...]) -> tuple[scenario.Record, ...]:
         argv = ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(job_ids)}")
         text = await commands.run((*argv, f"--format={_RECORD}"), slurm_conf=self.slurm_conf)
-        names = ("job", "name", "state", "exit_code", "elapsed", "nodes")
-        return tuple(
-            scenario.Record(**dict(zip(names, line.split("|"), strict=True)))
-            for line in text.split("\n")
-            if line
-        )
+        return tuple(scenario.Record(*line.split("|")) for line in text.split("\n") if line)
 
     async def ended_records(self, job_ids: tuple[str, ...], *, within: float) -> tuple[scenario.Record, ...]:
-        """The records once the accounting has caught up with the end of all jobs."""
+        """The records, once all jobs have ended in the accounting."""
         for _ in range(int(within / 0.2)):
-            records = await self.records(job_ids)
+            records = await self._records(job_ids)
             if all(record.state.partition(" ")[0] in states.OVER for record in records):
                 return records
             await asyncio.sleep(0.2)
         return records
-
-
-def _queue_line(line: str) -> QueueLine:
-    job_id, shown_id, name, state, time, where = (field.strip() for field in line.split("|")[:6])
-    return QueueLine(job_id=int(job_id), shown_id=shown_id, name=name, state=state, time=time, where=where)
-
-
-def observer(*, slurm_conf: Path, kubeconfig_path: Path) -> Observer:
-    return Observer(str(slurm_conf), client.KubeClient(kubeconfig.load(kubeconfig_path)))

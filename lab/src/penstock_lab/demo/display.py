@@ -1,4 +1,4 @@
-"""How the demo looks: queue and pods side by side while it runs, results and Slurm's record afterwards."""
+"""The demo's output: queue and pods side by side while it runs, then output files and sacct's records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _STATE_COLOURS = {
 
 
 def script(job: scenario.DemoJob) -> panel.Panel:
-    """A script as its user wrote it."""
     code = syntax.Syntax(
         job.script.rstrip(), "bash", theme="ansi_dark", background_color="default", word_wrap=True
     )
@@ -28,14 +27,16 @@ def script(job: scenario.DemoJob) -> panel.Panel:
 
 
 def side_by_side(snapshot: demostate.Snapshot) -> columns.Columns:
-    """Slurm's queue on the left, the cluster's pods on the right."""
+    """Slurm's queue left, pods right."""
     return columns.Columns([_queue(snapshot), _pods(snapshot)], equal=False, expand=False)
 
 
+def _table(title: str, *headings: str, min_width: int | None = None) -> table.Table:
+    return table.Table(*headings, title=title, box=box.SIMPLE, title_justify="left", min_width=min_width)
+
+
 def _queue(snapshot: demostate.Snapshot) -> table.Table:
-    shown = table.Table(title="squeue", box=box.SIMPLE, title_justify="left", min_width=44)
-    for heading in ("job", "name", "state", "time", "where"):
-        shown.add_column(heading)
+    shown = _table("squeue", "job", "name", "state", "time", "where", min_width=44)
     for line in snapshot.queue:
         colour = _STATE_COLOURS.get(line.state, "")
         shown.add_row(line.shown_id, line.name, text.Text(line.state, colour), line.time, line.where)
@@ -43,11 +44,8 @@ def _queue(snapshot: demostate.Snapshot) -> table.Table:
 
 
 def _pods(snapshot: demostate.Snapshot) -> table.Table:
-    shown = table.Table(
-        title="kubectl get pods -A -l app=slurm-job", box=box.SIMPLE, title_justify="left", min_width=44
-    )
-    for heading in ("namespace", "pod", "status", "node"):
-        shown.add_column(heading)
+    title = "kubectl get pods -A -l app=slurm-job"
+    shown = _table(title, "namespace", "pod", "status", "node", min_width=44)
     for pod in sorted(snapshot.pods, key=lambda pod: pod.metadata.name):
         shown.add_row(pod.metadata.namespace, pod.metadata.name, _status(pod), pod.spec.node_name)
     return shown
@@ -61,26 +59,20 @@ def _status(pod: types.Pod) -> str:
 
 
 def outputs(found: Mapping[str, str]) -> table.Table:
-    """The jobs' output files, as they lie on the NAS."""
-    shown = table.Table(title="Output files on the NAS", box=box.SIMPLE, title_justify="left")
-    shown.add_column("file")
-    shown.add_column("content")
+    shown = _table("Output files on the NAS", "file", "content")
     for name, content in sorted(found.items()):
         shown.add_row(name, text.Text(content.strip()))
     return shown
 
 
 def log(job_id: int, content: str) -> panel.Panel:
-    """A container's log, which has the job's output, too."""
+    """A container's log, which also has the job's output."""
     title = f"kubectl logs of job {job_id}'s pod"
     return panel.Panel(text.Text(content.strip()), title=title, title_align="left", border_style="dim")
 
 
 def records(found: tuple[scenario.Record, ...]) -> table.Table:
-    """Slurm's record."""
-    shown = table.Table(title="sacct", box=box.SIMPLE, title_justify="left")
-    for heading in ("job", "name", "state", "exit code", "elapsed", "nodes"):
-        shown.add_column(heading)
+    shown = _table("sacct", "job", "name", "state", "exit code", "elapsed", "nodes")
     for record in found:
         state = record.state.partition(" ")[0]
         coloured = text.Text(state, _STATE_COLOURS.get(state, ""))

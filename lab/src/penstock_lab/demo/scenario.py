@@ -1,4 +1,4 @@
-"""What the demo submits and what must come of it: data, and pure checks of what was seen."""
+"""The demo's jobs with their expected outcomes, and pure checks of what was observed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ plate = bytearray(b"x") * 400_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DemoJob:
-    """One script, and the record it must leave."""
+    """A script and its expected record."""
 
     file: str
     script: str
@@ -67,10 +67,10 @@ class DemoJob:
     state: str
     exit_code: str
     says: str
-    """What its output must hold."""
+    """Text that its output must contain."""
     cancelled: bool = False
     logged: bool = False
-    """Its container's log is shown, too."""
+    """Whether its container's log is also shown."""
 
 
 JOBS = (
@@ -99,10 +99,10 @@ IN_CONTAINERS = (
     ),
     DemoJob(file="hungry.py", script=HUNGRY, state="FAILED", exit_code="0:9", says="penstock: OOMKilled"),
 )
-"""What only real containers show: images of their own and limits that the kernel keeps."""
+"""Jobs that need real containers: their own images, and limits enforced by the kernel."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Record:
     """A line of sacct."""
 
@@ -115,12 +115,12 @@ class Record:
 
 
 def wrong_log(job: DemoJob, log: str) -> list[str]:
-    """Whether the container's log holds what the output file must hold."""
+    """The problem if the container's log lacks the expected output."""
     return [] if job.says in log else [f"{job.file}: its container's log does not say {job.says!r}"]
 
 
 def wrong_records(submitted: Mapping[str, DemoJob], records: tuple[Record, ...]) -> list[str]:
-    """What of Slurm's record is not as it must be; empty when all is well."""
+    """Differences between sacct and the expected records."""
     found = []
     for job_id, job in submitted.items():
         own = [record for record in records if record.job.partition("_")[0] == job_id]
@@ -134,7 +134,7 @@ def wrong_records(submitted: Mapping[str, DemoJob], records: tuple[Record, ...])
 
 
 def wrong_outputs(submitted: Mapping[str, DemoJob], outputs: Mapping[str, str]) -> list[str]:
-    """Jobs whose output files are missing or do not hold what they must; outputs are by file name."""
+    """Jobs whose output files are missing or lack the expected text; `outputs` is by file name."""
     found = []
     for job_id, job in submitted.items():
         stem = job.file.rpartition(".")[0]

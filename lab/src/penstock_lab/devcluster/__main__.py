@@ -45,7 +45,7 @@ def command(
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (data_dir / "lock").open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two clusters would end each other's pods
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two clusters would kill each other's pods
         except OSError as error:
             why = f"another dev cluster runs in {data_dir}"
             raise errors.UsageError(why, hint="choose another --data-dir") from error

@@ -1,4 +1,4 @@
-"""The agents of all nodes: give every bound pod a worker, speak for the nodes, and obey the faults."""
+"""The agents of all nodes: start workers for bound pods, maintain the Node objects, apply faults."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _logger = logging.getLogger(__name__)
 
 
 def may_isolate() -> bool:
-    """Namespaces are for root, and in a container only for one that may do as it likes there."""
+    """Whether containers can have namespaces: needs root and CAP_SYS_ADMIN."""
     lines = Path("/proc/self/status").read_text().split("\n")
     effective = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
     return os.geteuid() == 0 and bool(effective & 1 << _CAP_SYS_ADMIN)
 
 
 class Agents:
-    """One object for the agents of all nodes; all that a worker sees of the cluster."""
+    """The agents of all nodes, and the workers' interface to the cluster."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Agents:
         self._directory.mkdir()
 
     def start(self) -> None:
-        """Register the nodes and begin to listen."""
+        """Register the nodes and start watching."""
         for spec in self._specs.values():
             self._objects.create(kindtable.NODES, "", nodeobjects.node_object(spec))
         self.store.listen(kindtable.PODS, self._on_pod)
@@ -68,7 +68,7 @@ class Agents:
         self._faults.listeners.append(self._on_faults)
 
     async def stop(self) -> None:
-        """End every process; what does not go by itself is killed."""
+        """Stop every process: SIGTERM, then SIGKILL."""
         for uid, worker in self._workers.items():
             worker.close(_LAST_GRACE)
             if worker.state.over:
@@ -81,15 +81,15 @@ class Agents:
         try:
             self.cgroups.remove_all()
         except OSError as error:  # the next start tries again
-            _logger.warning("cgroups are left: %s", error)
+            _logger.warning("cannot remove cgroups: %s", error)
 
     def pid_of(self, uid: str, container: str) -> int | None:
-        """The first process of a running container, as this host numbers it."""
+        """The host's pid of a container's first process, if it is running."""
         worker = self._workers.get(uid)
         return worker.pids.get(container) if worker else None
 
     def log_of(self, uid: str, container: str) -> Log | None:
-        """The log of the container's latest run; None when there was none."""
+        """The log of the container's latest run, if any."""
         worker = self._workers.get(uid)
         return worker.logs.get(container) if worker else None
 
@@ -115,7 +115,7 @@ class Agents:
             del self._workers[uid], self._tasks[uid]
 
     def _on_faults(self) -> None:
-        """Bring the Node objects in line, then let every worker look again."""
+        """Update the Node objects, then wake every worker."""
         for name in self._specs:
             self._obey_node_fault(name)
         for worker in list(self._workers.values()):
@@ -136,13 +136,15 @@ class Agents:
         elif entry and nodeobjects.is_ready(entry.obj) != ready:
             self._objects.set_condition(entry, nodeobjects.condition(ready=ready))
 
-    # What workers ask
+    # -- for workers --------------------------------------------------------------------------------------
 
     def reachable(self, node: str) -> bool:
         return self._faults.is_reachable(node) and self.store.get(kindtable.NODES, "", node) is not None
 
     def lets_go(self, worker: Worker) -> bool:
-        """A kubelet hears of deletions also when its Node object was deleted, and a lost pod is not stuck."""
+        """Whether the pod may be stopped. Deleting the Node object does not keep a kubelet from stopping
+        pods, and a force-deleted pod is never stuck.
+        """
         stuck = not worker.vanished and self._faults.is_stuck(worker.pod.obj)
         return self._faults.is_reachable(worker.node) and not stuck
 
@@ -150,7 +152,7 @@ class Agents:
         return image in self._faults.of("images").get("missing", ())
 
     def admit(self, worker: Worker) -> tuple[str, str] | None:
-        """Kubelet's own check of a pod that was bound to it: reason and message of a refusal, or nothing."""
+        """The kubelet's admission of a bound pod: reason and message of a refusal, or None."""
         pod, node = worker.pod.obj, self._objects.get(kindtable.NODES, "", worker.node).obj
         rejection = self._faults.of("nodes", worker.node).get("reject")
         if rejection:
@@ -167,13 +169,13 @@ class Agents:
         return None
 
     def publish(self, worker: Worker) -> None:
-        """Write the status, unless the node is cut off: then it is written when the fault is cleared."""
+        """Write the status; if the node is unreachable, it is written once the fault is cleared."""
         entry = self.store.get(kindtable.PODS, *worker.pod.key)
         if entry and entry.uid == worker.pod.uid and self._faults.is_reachable(worker.node):
             self._objects.set_status(entry, podstatus.build(entry.obj, worker.state))
 
     def confirm(self, pod: Entry) -> None:
-        """The processes of a deleted pod are gone: so may be the object."""
+        """Remove a deleted pod's object, once its processes have ended."""
         entry = self.store.get(kindtable.PODS, *pod.key)
         if entry and entry.uid == pod.uid:
             self._objects.delete(entry)

@@ -1,4 +1,4 @@
-"""What the API server fills in and refuses before it stores an object, as far as clients rely on it."""
+"""Defaults and validation of objects before they are stored, as far as clients rely on them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _RULE: Final = "a lowercase RFC 1123 name must consist of lower case alphanumeric characters or '-'"
 _MUTABLE_SPEC: Final = ("activeDeadlineSeconds", "tolerations")
-_Problems = Iterator[tuple[str, str]]  # field and what is wrong with it
+_Problems = Iterator[tuple[str, str]]  # field and problem
 
 
 def fill_in(kind: Kind, obj: Json, store: Store) -> None:
-    """Complete a new object."""
     obj.update(apiVersion=kind.api_version, kind=kind.kind)
     convert(kind, obj)
     if kind is kindtable.PODS:
@@ -58,7 +57,7 @@ def fill_in(kind: Kind, obj: Json, store: Store) -> None:
 
 
 def convert(kind: Kind, obj: Json) -> None:
-    """Write-only fields become what is stored; also done at updates."""
+    """Convert write-only fields; also applied to updates."""
     if kind is kindtable.SECRETS:
         obj.setdefault("type", "Opaque")
         plain = obj.pop("stringData", None) or {}
@@ -99,7 +98,6 @@ def _fill_container(container: Json) -> None:
 
 
 def check(kind: Kind, obj: Json) -> None:
-    """Refuse a new object that a real server would refuse."""
     name = str(obj["metadata"].get("name") or "")
     if not name:
         raise statuses.invalid(kind, "", "metadata.name", "Required value: name or generateName is required")
@@ -177,7 +175,7 @@ def _container_problems(container: Json, volumes: set[str]) -> _Problems:
 
 
 def _frozen(spec: Json) -> Json:
-    """The part of a pod's spec that may never change: images and a few fields may."""
+    """The immutable part of a pod's spec: all but images and a few fields."""
     kept = {field: value for field, value in spec.items() if field not in _MUTABLE_SPEC}
     for field in ("initContainers", "containers"):
         kept[field] = [{**one, "image": ""} for one in spec.get(field) or ()]
@@ -185,7 +183,6 @@ def _frozen(spec: Json) -> Json:
 
 
 def check_update(kind: Kind, old: Json, obj: Json) -> None:
-    """Refuse a change that a real server would refuse."""
     name = str(old["metadata"]["name"])
     _check_labels(kind, name, obj["metadata"])
     if kind is kindtable.PODS and _frozen(obj.get("spec") or {}) != _frozen(old["spec"]):

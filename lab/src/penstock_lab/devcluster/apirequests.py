@@ -1,4 +1,4 @@
-"""What a request says: who asks (bearer tokens), for what (path and verb), and its parameters and body."""
+"""Parses requests: bearer token, path, verb, parameters and body."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom a token stands for: admin may do everything, viewer may look, not at secrets."""
+    """A token's user and group: admin may do everything, viewer may read all but secrets."""
 
     user: str
     group: str
@@ -35,7 +35,7 @@ class Identity:
 
 
 def read_tokens(path: Path) -> dict[str, Identity]:
-    """Lines `token,user,group`; a mistake is one clear line."""
+    """Read lines `token,user,group`; raises UsageError."""
     try:
         rows = [[word.strip() for word in row] for row in csv.reader(path.read_text().split("\n")) if row]
     except (OSError, csv.Error, UnicodeDecodeError) as error:
@@ -43,7 +43,7 @@ def read_tokens(path: Path) -> dict[str, Identity]:
     for number, row in enumerate(rows, start=1):
         if len(row) != 3 or row[2] not in GROUPS or not row[0]:
             hint = "each line is token,user,group with group admin or viewer"
-            raise errors.UsageError(f"tokens file {path}: entry {number} is wrong", hint=hint)
+            raise errors.UsageError(f"tokens file {path}: entry {number} is invalid", hint=hint)
     return {token: Identity(user, group) for token, user, group in rows}
 
 
@@ -57,20 +57,18 @@ def identify(tokens: dict[str, Identity], connection: HTTPConnection) -> Identit
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about."""
-
     kind: Kind
-    namespace: str | None  # None: all namespaces, or a kind that has none
+    namespace: str | None  # None: all namespaces, or a cluster-scoped kind
     name: str = ""
     subresource: str = ""
 
     @property
     def home(self) -> str:
-        """The namespace part of the object's key."""
+        """The namespace in the object's key."""
         return self.namespace or ""
 
     def authorize(self, who: Identity, verb: str) -> None:
-        """Refuse what the group may not do, in RBAC's words."""
+        """Raise Forbidden, with RBAC's message, if the group may not do this."""
         if not who.may(verb, self.kind.plural):
             place = f' in the namespace "{self.namespace}"' if self.namespace else " at the cluster scope"
             what = f'resource "{self.kind.plural}" in API group "{self.kind.group}"{place}'
@@ -78,7 +76,7 @@ class Target:
 
 
 def target_of(path: str, registry: Registry) -> Target:
-    """/api/v1/... or /apis/GROUP/VERSION/..., with or without a namespace; a path to nothing is a 404."""
+    """Parse /api/v1/... or /apis/GROUP/VERSION/..., with or without a namespace; raises 404."""
     parts = path.strip("/").split("/")
     group, rest = ("", parts[1:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[2:])
     version, *rest = rest or [""]
@@ -95,7 +93,6 @@ def target_of(path: str, registry: Registry) -> Target:
 
 
 def verb_of(request: Request, target: Target) -> str:
-    """The verb as RBAC names it."""
     if request.method == "GET":
         return "watch" if is_true(request, "watch") else "get" if target.name else "list"
     return _VERBS.get(request.method, request.method.lower())
@@ -114,7 +111,7 @@ def number(request: Request, name: str) -> int | None:
 
 
 def is_dry_run(request: Request, options: Json | None = None) -> bool:
-    """Said in the query or, of deletions, in their options."""
+    """From the query or, for deletions, the options."""
     wanted = request.query_params.get("dryRun") or "".join((options or {}).get("dryRun") or ())
     if wanted not in ("", "All"):
         raise ApiError(422, "Invalid", f'dryRun: Unsupported value: "{wanted}": supported values: "All"')
@@ -132,7 +129,7 @@ async def body_of(request: Request) -> Any:
 
 
 async def object_of(request: Request, kind: Kind | None = None) -> Json:
-    """The object in the body; one that says to be of another kind was sent to the wrong address."""
+    """The object in the body; raises if it is of another kind than the path's."""
     body = await body_of(request)
     if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
         raise statuses.bad_request("the body of the request must be one object")

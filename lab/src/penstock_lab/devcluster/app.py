@@ -1,4 +1,4 @@
-"""One dev cluster: the parts wired together, the HTTP application around them, and the web server."""
+"""A dev cluster: its parts, the HTTP application and the web server."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Settings:
-    """All that can be said about a dev cluster."""
-
     data_dir: Path
     port: int
     tokens: dict[str, Identity]
@@ -50,7 +48,7 @@ class Settings:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its clock: it waits to be told to stop instead of looking ten times a second."""
+    """uvicorn without polling: waits for an event instead of checking ten times a second whether to stop."""
 
     def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
         super().__init__(config)
@@ -67,7 +65,7 @@ class _Server(uvicorn.Server):
 
 
 class Cluster:
-    """Everything of it lives in one event loop, so that a step between two awaits is atomic."""
+    """Runs in one event loop, so the code between two awaits is atomic."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -108,7 +106,7 @@ class Cluster:
         await self._server.ready.wait()
 
     async def run(self) -> None:
-        """Serve until told to stop; then no process, mount or cgroup is left."""
+        """Serve until stopped; then remove all processes, mounts and cgroups."""
         for name in (*PROTECTED_NAMESPACES, "kube-public", "kube-node-lease"):
             self._objects.create(kindtable.NAMESPACES, "", {"metadata": {"name": name}})
         self._agents.start()
@@ -121,11 +119,13 @@ class Cluster:
         if request.url.path != "/version":
             return PlainTextResponse("ok")
         found = answer(discovery.VERSION)
-        found.headers["date"] = email.utils.formatdate(usegmt=True)  # uvicorn's stands still
+        found.headers["date"] = email.utils.formatdate(
+            usegmt=True
+        )  # uvicorn's own is updated by the polling that _Server has not
         return found
 
     async def _exec(self, socket: WebSocket) -> None:
-        """pods/exec: a refusal is an HTTP answer in place of the upgrade."""
+        """pods/exec; an error is sent as an HTTP response in place of the upgrade."""
         try:
             who = apirequests.identify(self._settings.tokens, socket)
             target = apirequests.target_of(socket.url.path.removesuffix("/exec"), self._registry)
@@ -152,7 +152,7 @@ class Cluster:
                 raise ApiError(403, "Forbidden", "the admin API is for the group admin")
             return answer(await self._administer(request, path.strip("/").split("/")[2:]))
         if path == "/openapi/v2" and "protobuf" in request.headers.get("accept", ""):
-            return Response(b"", media_type="application/octet-stream")  # an empty document has no bytes
+            return Response(b"", media_type="application/octet-stream")  # an empty protobuf document
         if path.startswith(_REVIEWS) and request.method == "POST":
             return answer(self._review(path, who, await apirequests.object_of(request)), 201)
         document = discovery.answer(path, self._registry) if request.method == "GET" else None
@@ -163,18 +163,18 @@ class Cluster:
         return await self._handlers.handle(request, target)
 
     def _review(self, path: str, who: Identity, question: Json) -> Json:
-        """SelfSubjectAccessReview: may I? And SubjectAccessReview: may that one?"""
+        """Answer a SelfSubjectAccessReview or SubjectAccessReview."""
         asked = question["spec"]["resourceAttributes"]
         if path == f"{_REVIEWS}subjectaccessreviews" and who.group == "admin":
             name = question["spec"]["user"]
             known = (one for one in self._settings.tokens.values() if one.user == name)
-            who = next(known, Identity(name, "admin"))  # service accounts, not known here, may do all
+            who = next(known, Identity(name, "admin"))  # unknown service accounts may do everything
         elif path != f"{_REVIEWS}selfsubjectaccessreviews":
             raise ApiError(*statuses.NO_SUCH_PATH)
         return {**question, "status": {"allowed": who.may(asked["verb"], asked["resource"])}}
 
     async def _administer(self, request: Request, parts: list[str]) -> Json:
-        """Faults on demand (PUT sets those of one thing, DELETE clears them), and history compacted now."""
+        """The admin API: PUT sets a fault, DELETE clears it; POST to compact drops the watch history."""
         if parts == ["compact"] and request.method == "POST":
             return {"compactedTo": str(self._objects.store.compact())}
         if parts[:1] != ["faults"]:

@@ -1,6 +1,6 @@
-"""Everything podinit has to know to start one container: command, environment, user, volumes.
+"""The description with which podinit starts a container: command, environment, user, volumes.
 
-Worked out as kubelet and the runtime do together. The "image" is this host's own userland.
+Derived as kubelet and container runtime do. The image is this host's userland.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SERVICE: Final = {
     "KUBERNETES_PORT_443_TCP_PORT": "443",
     "KUBERNETES_PORT_443_TCP_ADDR": "10.96.0.1",
 }
-"""What a kubelet tells every container, whatever enableServiceLinks says; nothing answers there."""
+"""Set by kubelets regardless of enableServiceLinks; nothing listens there."""
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_BARE_IMAGE: Final = ("lab/pause:1", "/pause")  # the one image without files of the host, and its program
+_BARE_IMAGE: Final = ("lab/pause:1", "/pause")  # the only image without the host's files, and its program
 _HOST_PATHS: Final[dict[str, Callable[[Path], bool]]] = {
     "Directory": Path.is_dir,
     "DirectoryOrCreate": Path.is_dir,
@@ -44,11 +44,11 @@ _HOST_PATHS: Final[dict[str, Callable[[Path], bool]]] = {
 
 
 class MountError(Exception):
-    """A volume is not there yet: the pod stays ContainerCreating, and is tried again."""
+    """A volume is not available (yet): the pod stays ContainerCreating, and is tried again."""
 
 
 class ConfigError(Exception):
-    """Something the container refers to is not there (yet): it waits with this reason."""
+    """A reference of the container is missing (yet): it waits with this reason."""
 
     def __init__(self, message: str, *, reason: str = "CreateContainerConfigError") -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class ConfigError(Exception):
 
 
 def _data(store: Store, kind: Kind, namespace: str, source: Json) -> dict[str, bytes]:
-    """Contents of a Secret or ConfigMap; nothing of one that is missing and optional."""
+    """Contents of a Secret or ConfigMap; empty if it is missing and optional."""
     name = source.get("secretName") or source["name"]
     entry = store.get(kind, namespace, name)
     if entry is None:
@@ -70,7 +70,7 @@ def _data(store: Store, kind: Kind, namespace: str, source: Json) -> dict[str, b
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """$(NAME) is replaced when NAME is known and left alone when not; $$ stands for a single dollar sign."""
+    """Replace $(NAME) if NAME is known; $$ is an escaped dollar sign."""
 
     def replace(match: re.Match[str]) -> str:
         return "$" if match[1] is None else variables.get(match[1], match[0])
@@ -79,7 +79,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def environment(pod: Json, container: Json, store: Store, home: str) -> dict[str, str]:
-    """What the image and the cluster say, then what the pod says, in its order."""
+    """Variables of the image and the cluster, then the pod's, in order."""
     namespace = pod["metadata"]["namespace"]
     variables = {"PATH": _PATH, "HOSTNAME": pod["metadata"]["name"], "HOME": home, **_SERVICE}
     for source in container.get("envFrom") or ():
@@ -96,7 +96,7 @@ def environment(pod: Json, container: Json, store: Store, home: str) -> dict[str
 
 
 def _referred(pod: Json, source: Json, store: Store) -> str | None:
-    """The value that a variable takes from elsewhere; None when that is optional and missing."""
+    """The value of a valueFrom; None if it is missing and optional."""
     for field, kind in (("secretKeyRef", kindtable.SECRETS), ("configMapKeyRef", kindtable.CONFIGMAPS)):
         if field in source:
             key, data = source[field]["key"], _data(store, kind, pod["metadata"]["namespace"], source[field])
@@ -111,7 +111,7 @@ def _referred(pod: Json, source: Json, store: Store) -> str | None:
 
 
 def user_of(context: Json) -> tuple[int, int, list[int], str]:
-    """uid, gid, groups and home; what the security context does not say comes from the host's passwd."""
+    """uid, gid, groups and home, from the security context, else from the host's passwd."""
     uid = int(context.get("runAsUser", 0))
     if context.get("runAsNonRoot") and uid == 0:
         raise LookupError("container has runAsNonRoot and image will run as root")
@@ -132,7 +132,7 @@ def user_of(context: Json) -> tuple[int, int, list[int], str]:
 
 
 def describe(pod: Json, container: Json, volumes: dict[str, Path], directory: Path, store: Store) -> Json:
-    """The description, or a ConfigError when something the container refers to is missing."""
+    """The description; raises ConfigError if a reference is missing."""
     spec = pod["spec"]
     context = {**(spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
     try:
@@ -164,7 +164,7 @@ def describe(pod: Json, container: Json, volumes: dict[str, Path], directory: Pa
 
 
 def _mount(mount: Json, volumes: dict[str, Path], container: Json) -> tuple[str, str, bool]:
-    """Source, target and whether read-only; a missing subPath is made as root, with the volume's mode."""
+    """Source, target and whether read-only; a missing subPath is created by root, with the volume's mode."""
     source = volumes[mount["name"]]
     if mount.get("subPath"):
         where = f'volumeMount "{mount["name"]}" of container "{container["name"]}"'
@@ -181,7 +181,7 @@ def _mount(mount: Json, volumes: dict[str, Path], container: Json) -> tuple[str,
 
 
 def prepare(pod: Json, directory: Path, store: Store) -> dict[str, Path]:
-    """The volumes that a container mounts, as paths of this host; MountError when one is not there yet."""
+    """Host paths of the volumes that containers mount; raises MountError."""
     found, spec = {}, pod["spec"]
     every = (*(spec.get("initContainers") or ()), *spec["containers"])
     used = {mount["name"] for container in every for mount in container.get("volumeMounts") or ()}
@@ -215,7 +215,7 @@ def _give(path: Path, mode: int, group: int | None) -> None:
 
 
 def _files(directory: Path, data: dict[str, bytes], source: Json, group: int | None) -> Path:
-    """One file for every key, or for those that `items` names."""
+    """Write a file for every key, or for the `items`."""
     items = source.get("items") or [{"key": key, "path": key} for key in data]
     missing = [item["key"] for item in items if item["key"] not in data and not source.get("optional")]
     if missing:

@@ -1,8 +1,7 @@
-"""What clients ask before they ask for anything: groups, resources, version, OpenAPI.
+"""The discovery API: groups, resources, version, OpenAPI.
 
-OpenAPI is kept to what kubectl needs. Version 3 names each kind and says that the server checks fields
-itself, so that kubectl does not want schemas; version 2 is an empty document, which older kubectl takes as
-"nothing to check".
+OpenAPI has only what kubectl needs. Version 3 has each kind and declares server-side field validation, so
+kubectl needs no schemas; version 2 is an empty document, with which older kubectl validates nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _INFO: Final = {"title": "Penstock dev cluster", "version": VERSION["gitVersion"
 
 
 def answer(path: str, registry: Registry) -> Json | None:
-    """The document at a discovery path, or None when the path is something else."""
+    """The document at a discovery path; None for other paths."""
     match path.strip("/").split("/"):
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
@@ -89,7 +88,7 @@ def _resources(served: list[Kind]) -> Json:
 
 
 def _operation(kind: Kind) -> tuple[str, Json]:
-    """A patch whose parameters say that fields are checked here."""
+    """A patch operation whose parameters declare server-side field validation."""
     names = ("dryRun", "fieldManager", "fieldValidation", "force")
     operation = {
         "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names],

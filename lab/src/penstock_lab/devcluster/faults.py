@@ -1,4 +1,4 @@
-"""What is broken on purpose, set through the admin API: nodes, images, single pods, admission."""
+"""Faults set through the admin API: of nodes, images, single pods, admission."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _KNOWN: Final[Mapping[str, tuple[int, Mapping[str, type]]]] = {
     "images": (0, {"missing": list}),
     "admission": (0, {"labels": dict, "message": str}),
 }
-"""Of each thing: how many names it takes to say which one, and what can be wrong with it."""
+"""By kind of fault: number of names in its path, and its fields."""
 
 
 class Faults:
-    """The list of faults; whoever has to act on a change listens."""
+    """The current faults; calls the listeners after each change."""
 
     def __init__(self) -> None:
         self._faults: dict[tuple[str, str], Json] = {}
         self.listeners: list[Callable[[], None]] = []
 
     def put(self, path: list[str], body: Any) -> None:
-        """nodes/NAME, pods/NAMESPACE/NAME, images or admission; an empty body clears."""
+        """Set nodes/NAME, pods/NAMESPACE/NAME, images or admission; an empty body clears it."""
         count, allowed = _KNOWN.get(path[0] if path else "", (-1, {}))
         if len(path) - 1 != count:
             raise statuses.ApiError(*statuses.NO_SUCH_PATH)
@@ -63,7 +63,7 @@ class Faults:
         return bool(self.of("nodes", node).get("ready", True)) and not self.of("nodes", node).get("gone")
 
     def is_reachable(self, node: str) -> bool:
-        """A kubelet that is stopped stands still, and nobody has noticed yet."""
+        """`stopped` is a hanging kubelet that the node controller has not noticed yet."""
         return self.is_ready(node) and not self.of("nodes", node).get("stopped")
 
     def is_stuck(self, pod: Json) -> bool:
@@ -71,7 +71,7 @@ class Faults:
         return bool(self.of("pods", name).get("stuckTerminating"))
 
     def check_admission(self, pod: Json) -> None:
-        """Refuse pods with certain labels, as a webhook would."""
+        """Refuse pods with these labels, as a webhook would."""
         fault, labels = self.of("admission"), (pod.get("metadata") or {}).get("labels") or {}
         if fault.get("labels") and fault["labels"].items() <= labels.items():
             why = f'admission webhook "faults.devcluster" denied the request: {fault.get("message", "")}'

@@ -1,7 +1,7 @@
-"""Removes what nothing needs any more: dependents, contents of namespaces, pods of lost nodes.
+"""Garbage collection: dependents, contents of namespaces, pods of lost nodes.
 
-It hears of every change and acts a moment later, never inside the change itself, so that all listeners see
-one order of events. It also keeps the status of quotas, and serves what custom definitions describe.
+Acts shortly after a change, never within it, so all listeners see the same order of events. Also updates the
+status of quotas, and serves the kinds of custom resource definitions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ ORPHAN_DELAY: Final = 3.0
 
 
 class Collector:
-    """Acts on owner references, namespaces, lost pods, definitions and quotas."""
-
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects = objects
         self._store = objects.store
@@ -82,7 +80,7 @@ class Collector:
             self._objects.delete(entry, DeleteOptions())
 
     def _empty(self, name: str) -> None:
-        """Take the next step for a namespace that is being deleted."""
+        """Delete the content of a terminating namespace, then its finalizer."""
         namespace = self._store.get(kindtable.NAMESPACES, "", name)
         if namespace is None or not namespace.is_going:
             return
@@ -94,7 +92,7 @@ class Collector:
             self._objects.update(namespace, {**namespace.copy(), "spec": {"finalizers": []}})
 
     def _delete_lost(self, node: str) -> None:
-        """The pods of a node that is gone for good."""
+        """Delete the pods of a node that no longer exists."""
         lost = self._store.get(kindtable.NODES, "", node) is None
         for pod in self._store.all(kindtable.PODS) if lost else ():
             if pod.obj["spec"].get("nodeName") == node:

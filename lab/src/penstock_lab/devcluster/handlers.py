@@ -1,4 +1,4 @@
-"""The verbs of the resource API: HTTP requests to calls of Objects, and entries to answers."""
+"""The verbs of the resource API."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from penstock_lab.devcluster.statuses import ApiError, Json
 
 
 class Handlers:
-    """One method per verb."""
-
     def __init__(self, objects: Objects, agents: Agents, faults: Faults) -> None:
         self._objects = objects
         self._store = objects.store
         self._agents = agents
         self._faults = faults
-        self._managers: dict[str, dict[str, patches.Fields]] = {}  # by uid: who applied what
+        self._managers: dict[str, dict[str, patches.Fields]] = {}  # by uid and manager: applied fields
         self.stopping = asyncio.Event()
 
     async def handle(self, request: Request, target: Target) -> Response:
@@ -107,7 +105,6 @@ class Handlers:
         return answer(self._objects.create(target.kind, target.home, obj, dry_run=dry_run).raw, 201)
 
     async def _decide(self, request: Request, target: Target) -> Response:
-        """Bind a pod to its node, or evict it."""
         obj, entry = await apirequests.object_of(request), self._entry(target)
         options = obj.get("deleteOptions") or {}
         if target.subresource == "binding":
@@ -218,7 +215,7 @@ _NOT_OF_LOGS: Final = {"previous", "sinceSeconds", "sinceTime", "timestamps"}
 
 
 class _Stream(StreamingResponse):
-    """A long answer: it ends when the client leaves or the server stops, not at the next failed write."""
+    """A streamed response that ends as soon as the client leaves or the server stops."""
 
     def __init__(
         self, content: AsyncGenerator[bytes, None], media_type: str, stopping: asyncio.Event
@@ -243,7 +240,7 @@ def _selector(request: Request) -> watches.Predicate:
 
 def _continued(token: str) -> tuple[int, tuple[str, str]]:
     try:
-        version, namespace, name = token.split("/")  # no name has one in it
+        version, namespace, name = token.split("/")  # names contain no slash
         return int(version), (namespace, name)
     except ValueError as error:
         raise statuses.bad_request(f"continue key is not valid: {error}") from error

@@ -1,4 +1,4 @@
-"""Which kinds the API serves: one table of data, and what custom resource definitions add to it."""
+"""The kinds that the API serves: a table, plus those of custom resource definitions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from penstock_lab.devcluster.statuses import Json
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind in one version, and how its path is spelled."""
-
     group: str
     version: str
     kind: str
@@ -28,12 +26,12 @@ class Kind:
 
     @property
     def qualified(self) -> str:
-        """How messages and quotas name it: pods, deployments.apps."""
+        """The name in messages and quotas, such as pods or deployments.apps."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def resource(self) -> tuple[str, str]:
-        """Versions of one kind share their objects."""
+        """Identifies the stored objects, which all versions of a kind share."""
         return self.group, self.plural
 
     @property
@@ -83,18 +81,18 @@ TABLE: Final[tuple[Kind, ...]] = (
 
 
 class Registry(dict[tuple[str, str, str], Kind]):
-    """What is served right now, by group, version and plural: the table plus every definition."""
+    """The served kinds by group, version and plural."""
 
     def __init__(self) -> None:
         super().__init__({(kind.group, kind.version, kind.plural): kind for kind in TABLE})
 
     def define(self, definition: Json) -> None:
-        """Serve what a custom resource definition describes."""
+        """Serve the kinds of a custom resource definition."""
         self.update({(kind.group, kind.version, kind.plural): kind for kind in described(definition)})
 
 
 def described(definition: Json) -> Iterator[Kind]:
-    """The kinds, one per served version, that a custom resource definition describes."""
+    """The kinds of a custom resource definition, one per served version."""
     spec, names = definition["spec"], definition["spec"]["names"]
     for version in spec["versions"]:
         if version.get("served", True):

@@ -1,4 +1,4 @@
-"""Node objects: what a node has and whether it is ready."""
+"""Node objects: capacity and conditions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from penstock_lab.devcluster.statuses import Json
 
 
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry of the nodes file."""
-
     name: str
     cpus: int
     memory_mb: int
@@ -23,7 +21,7 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_nodes(path: Path) -> list[NodeSpec]:
-    """The nodes file; a mistake in it is one clear line."""
+    """Read the nodes file; raises UsageError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[NodeSpec])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -32,7 +30,6 @@ def read_nodes(path: Path) -> list[NodeSpec]:
 
 
 def node_object(spec: NodeSpec) -> Json:
-    """The Node as it registers itself."""
     gpus = {"nvidia.com/gpu": str(spec.gpus)} if spec.gpus else {}
     room = {
         "cpu": str(spec.cpus),
@@ -66,7 +63,7 @@ def node_object(spec: NodeSpec) -> Json:
 
 
 def condition(*, ready: bool) -> Json:
-    """Whether the node can take pods; one that was cut off is not known to be anything."""
+    """The Ready condition; Unknown for a node that is cut off."""
     words = {"status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
     if not ready:
         words = {"status": "Unknown", "reason": "NodeStatusUnknown"}
@@ -75,6 +72,5 @@ def condition(*, ready: bool) -> Json:
 
 
 def is_ready(node: Json) -> bool:
-    """Whether it is known to take pods."""
     conditions = node["status"].get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -1,6 +1,6 @@
-"""What create, update, delete and bind mean: metadata, optimistic concurrency, finalizers, grace.
+"""Create, update, delete and bind: metadata, optimistic concurrency, finalizers, grace periods.
 
-The API handlers, the scheduler and the agents all write through here, so that a rule holds for everybody.
+API handlers, scheduler and agents all write through here, so the rules hold for all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """What a client may say about a deletion; None means not said."""
+    """A client's options; None means unset."""
 
     grace: int | None = None
     uid: str | None = None
@@ -46,7 +46,7 @@ _NOW: Final = DeleteOptions(grace=0)
 
 
 class Objects:
-    """The store with Kubernetes' rules around it."""
+    """The store with Kubernetes' rules."""
 
     def __init__(self, store: Store, *, holds_deletion: Callable[[Json], bool]) -> None:
         self.store = store
@@ -91,7 +91,7 @@ class Objects:
         return self.store.put(kind, obj)
 
     def update(self, entry: Entry, obj: Json, *, subresource: str = "", dry_run: bool = False) -> Entry:
-        """Replace an object (or only its status); an update that changes nothing makes no new version."""
+        """Replace an object (or only its status); an update without changes makes no new version."""
         kind, old = entry.kind, entry.obj
         metadata = obj.setdefault("metadata", {})
         if metadata.get("resourceVersion") not in (None, "", str(entry.version)):
@@ -116,11 +116,11 @@ class Objects:
         return self.update(entry, {**entry.copy(), "status": status}, subresource="status")
 
     def set_condition(self, entry: Entry, condition: Json) -> Entry:
-        """Put one condition in the place of the one of its type."""
+        """Replace the condition of this type."""
         return self.set_status(entry, _with_condition(entry.copy().get("status") or {}, condition))
 
     def delete(self, entry: Entry, options: DeleteOptions = _NOW) -> Entry:
-        """Remove the object, or mark it when somebody (node, finalizer) still has to agree."""
+        """Remove the object, or mark it for deletion if its node or a finalizer must act first."""
         kind, metadata = entry.kind, entry.obj["metadata"]
         _check_precondition(kind, entry, "UID", options.uid, entry.uid)
         _check_precondition(kind, entry, "ResourceVersion", options.version, str(entry.version))
@@ -133,12 +133,12 @@ class Objects:
             return entry
         obj = entry.copy()
         obj["metadata"].update(deletionTimestamp=now(grace), deletionGracePeriodSeconds=grace)
-        if kind is kindtable.NAMESPACES:  # the collector empties it and then takes the last finalizer away
+        if kind is kindtable.NAMESPACES:  # the garbage collector empties it, then removes the last finalizer
             obj["status"] = {"phase": "Terminating"}
         return self.store.put(kind, obj)
 
     def _grace(self, entry: Entry, options: DeleteOptions) -> int:
-        """Seconds a pod gets; none when no process can be running for it."""
+        """A pod's grace period in seconds; 0 if it cannot have processes."""
         spec, phase = entry.obj["spec"], entry.obj["status"].get("phase")
         wanted = options.grace if options.grace is not None else int(spec["terminationGracePeriodSeconds"])
         over = not spec.get("nodeName") or phase in quotas.TERMINAL
@@ -150,7 +150,7 @@ class Objects:
         return self.store.remove(entry.kind, *entry.key)
 
     def bind(self, entry: Entry, node: str, *, uid: str | None = None, dry_run: bool = False) -> Entry:
-        """Give an unbound pod its node: the decision that is never taken back."""
+        """Assign an unbound pod to a node, permanently."""
         name, bound = entry.key[1], entry.obj["spec"].get("nodeName")
         if bound:
             raise statuses.conflict(_BINDING, name, f'pod {name} is already assigned to node "{bound}"')
@@ -164,11 +164,11 @@ class Objects:
         return self._write(kindtable.PODS, obj, dry_run)
 
     def event(self, about: Entry, reason: str, message: str, *, source: str, warning: bool = False) -> None:
-        """What `kubectl describe` shows under a pod's Events: counted, not repeated; the oldest give way."""
+        """Record an event; repeated events are counted, and the oldest are removed."""
         namespace, name = about.key
         home = self.store.get(kindtable.NAMESPACES, "", namespace)
         if home is None or home.is_going:
-            return  # nobody will look for events in it
+            return  # creation in it is forbidden
         word = f"{name}.{about.uid[:8]}{hash((reason, message)) % 2**32:08x}"
         known = self.store.get(kindtable.EVENTS, namespace, word)
         if known:
@@ -192,7 +192,7 @@ class Objects:
         }
         try:
             self._events.append(self.create(kindtable.EVENTS, namespace, obj).key)
-        except statuses.ApiError as refusal:  # by a quota, or for a name that is too long
+        except statuses.ApiError as refusal:  # refused by a quota, or the name is too long
             _logger.warning("event %s of %s is lost: %s", reason, about.key, refusal.message)
         if len(self._events) > _EVENTS:
             oldest = self.store.get(kindtable.EVENTS, *self._events.popleft())
@@ -213,14 +213,14 @@ def _check_precondition(kind: Kind, entry: Entry, what: str, wanted: str | None,
 
 
 def _is_finished(obj: Json) -> bool:
-    """Deleted before, waiting for nothing but finalizers, and these are gone now."""
+    """Whether the object was deleted and its last finalizer is now removed."""
     metadata = obj["metadata"]
     waiting = metadata.get("finalizers") or (obj["kind"] == "Namespace" and obj["spec"].get("finalizers"))
     return metadata.get("deletionGracePeriodSeconds") == 0 and not waiting
 
 
 def _keep(old: Json, obj: Json, *, is_status: bool, split: bool) -> None:
-    """Take over what this request may not change."""
+    """Restore the fields that this request may not change."""
     metadata, before = obj["metadata"], old["metadata"]
     if is_status:
         status = obj.get("status") or {}

@@ -1,8 +1,7 @@
-"""Every object in its latest version, one counter of versions, and a bounded history for watches.
+"""The latest version of every object, a version counter, and a bounded history for watches.
 
-Objects in the store are never changed in place: whoever wants to write takes `Entry.copy()`, changes that
-and puts it back. Each version keeps its JSON beside the data, so that lists and watches are joined from
-bytes that were encoded once.
+Stored objects are never changed in place: writers change an `Entry.copy()` and put it back. Each version
+keeps its JSON, so lists and watches are joined from bytes that were encoded once.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ Key = tuple[str, str]  # namespace ("" for cluster-wide kinds) and name
 
 
 def now(offset: float = 0) -> str:
-    """Whole seconds, as in creationTimestamp; truncated, so that it is never in the future."""
+    """The time in whole seconds, as in creationTimestamp; truncated, so never in the future."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + offset))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version of one object."""
-
     kind: Kind
     obj: Json
     raw: bytes
@@ -46,18 +43,17 @@ class Entry:
 
     @property
     def is_going(self) -> bool:
-        """Somebody has asked for its deletion."""
+        """Whether it is marked for deletion."""
         return "deletionTimestamp" in self.obj["metadata"]
 
     def copy(self) -> Json:
-        """A copy that the caller may change."""
         copied: Json = msgspec.json.decode(self.raw)
         return copied
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step of history; `entry` is the new version, or the last one of an object that is gone."""
+    """A step of history; `entry` is the new version, or the last one of a removed object."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     entry: Entry
@@ -72,10 +68,10 @@ def key_of(obj: Json) -> Key:
 
 
 class Store:
-    """The objects; knows nothing of what they mean."""
+    """The objects, without Kubernetes' rules."""
 
     def __init__(self, history: int = HISTORY) -> None:
-        self.version = time.time_ns() // 10**6  # above all that a cluster gave out that ran here before
+        self.version = time.time_ns() // 10**6  # higher than any version of an earlier cluster here
         self._objects: dict[tuple[str, str], dict[Key, Entry]] = {}
         self._history: deque[Change] = deque(maxlen=history)
         self._forgotten = self.version  # versions before this one are no longer in the history
@@ -85,7 +81,7 @@ class Store:
         return self._objects.get(kind.resource, {}).get((namespace, name))
 
     def all(self, kind: Kind, namespace: str | None = None) -> list[Entry]:
-        """In the order of namespace and name, as a real server lists them."""
+        """Ordered by namespace and name, as a real server lists them."""
         found = self._objects.get(kind.resource, {})
         return [found[key] for key in sorted(found) if namespace in (None, key[0])]
 
@@ -94,7 +90,7 @@ class Store:
             yield from found.values()
 
     def put(self, kind: Kind, obj: Json) -> Entry:
-        """Store a new version of the object; its namespace and name must be set."""
+        """Store a new version; namespace and name must be set."""
         objects = self._objects.setdefault(kind.resource, {})
         before = objects.get(key_of(obj))
         entry = objects[key_of(obj)] = self._stamped(kind, obj)
@@ -102,7 +98,7 @@ class Store:
         return entry
 
     def remove(self, kind: Kind, namespace: str, name: str) -> Entry:
-        """Take the object out; the answer is its last version, with the version number of the removal."""
+        """Remove the object; returns its last state with the version number of the removal."""
         before = self._objects[kind.resource].pop((namespace, name))
         entry = self._stamped(kind, before.copy())
         self._tell(Change("DELETED", entry, before))
@@ -122,13 +118,13 @@ class Store:
                 listener(change)
 
     def listen(self, kind: Kind | None, listener: Listener) -> Callable[[], None]:
-        """Call the listener at every change of this kind (or of any); the answer ends that."""
+        """Call the listener at every change of this kind (or of any); returns an unsubscribe function."""
         listeners = self._listeners.setdefault(kind.resource if kind else None, [])
         listeners.append(listener)
         return lambda: listeners.remove(listener)
 
     def since(self, kind: Kind, version: int) -> list[Change]:
-        """What happened to this kind after that version."""
+        """The changes of this kind after that version; raises 410."""
         self.check_known(version)
         newer = [change for change in self._history if change.entry.version > version]
         return [change for change in newer if change.entry.kind.resource == kind.resource]
@@ -138,7 +134,7 @@ class Store:
             raise ApiError(410, "Expired", f"too old resource version: {version} ({self._forgotten})")
 
     def compact(self) -> int:
-        """Forget the history; every version given out so far is then too old to watch or continue from."""
+        """Drop the history, so that all versions so far are too old to watch or continue from."""
         self._history.clear()
         self.version += 1
         self._forgotten = self.version

@@ -1,8 +1,7 @@
-"""What a client may send to change an object: merge, strategic merge, JSON patch, server-side apply.
+"""Patches: merge, strategic merge, JSON patch, server-side apply.
 
-Strategic merge treats a list as a map when its elements have a merge key. Which key that is depends on the
-field; the table below names the ones of pods, nodes and their relatives. A list that is not in the table is
-replaced, as with a plain merge.
+Strategic merge treats a list as a map if its field has a merge key; the table below has those of pods, nodes
+and related kinds. Other lists are replaced, as with a plain merge.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _IDENTITY: Final = ("apiVersion", "kind")
 _BRANCH: Final = object()
 _Step = str | tuple[str, Any]
 Fields = dict[tuple[_Step, ...], Any]
-"""Every node of a tree by the way to it, elements of keyed lists by their key: a value, or _BRANCH."""
+"""The nodes of a tree by path, elements of keyed lists by their key: a value, or _BRANCH."""
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386: objects are merged, null removes, everything else replaces."""
+    """RFC 7386: merge objects; null removes; anything else replaces."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -47,7 +46,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def strategic(target: Any, patch: Any, *, field: str = "") -> Any:
-    """A merge that knows the keyed lists of the built-in kinds, and the directives that begin with $."""
+    """Merge with keyed lists of the built-in kinds and $ directives."""
     if isinstance(patch, list):
         return _strategic_list(target if isinstance(target, list) else [], patch, field)
     if not isinstance(patch, dict):
@@ -69,7 +68,7 @@ def strategic(target: Any, patch: Any, *, field: str = "") -> Any:
 
 
 def _merge_key(field: str, items: list[Any]) -> str | None:
-    """The key by which elements of this list are told apart; services call theirs `port`."""
+    """For ports of services the key is `port`."""
     key = MERGE_KEYS.get(field)
     if key == "containerPort" and any(isinstance(item, dict) and key not in item for item in items):
         key = "port"
@@ -94,7 +93,7 @@ def _strategic_list(target: list[Any], patch: list[Any], field: str) -> list[Any
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """RFC 6902; the document is changed in place, so it must be the caller's own copy."""
+    """RFC 6902; changes the document in place."""
     if not isinstance(operations, list):
         raise statuses.bad_request("a JSON patch is a list of operations")
     for operation in operations:
@@ -128,7 +127,7 @@ def _pointer(path: str) -> list[str]:
 
 
 def _key(parent: Any, part: str) -> Any:
-    """The key of one part of a pointer in its parent: a name, or the index of a list."""
+    """A part of a pointer as a key of its parent: a name, or the index in a list."""
     if isinstance(parent, list):
         index = len(parent) if part == "-" else int(part) if part.isdigit() else -1
         if not 0 <= index <= len(parent):
@@ -154,7 +153,6 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 
 
 def fields(tree: Any, field: str = "") -> Fields:
-    """All nodes below a tree."""
     children: list[tuple[_Step, str, Any]] = []
     key = _merge_key(field, tree) if isinstance(tree, list) else None
     if isinstance(tree, dict):
@@ -176,10 +174,10 @@ def _child(node: Any, step: _Step) -> Any:
 
 
 def apply(entry: Entry, manager: str, wanted: Json, managers: dict[str, Fields], *, force: bool) -> Json:
-    """Server-side apply: the object as this manager wants it, without what it alone said before.
+    """Server-side apply: apply this manager's fields, and remove those that only it had applied before.
 
-    `managers` has the fields that each manager applied last; fields written by plain updates have no owner
-    and may be taken over. With force the others lose what this one wants otherwise.
+    `managers` has the fields that each manager applied last; fields of plain updates have no owner. With
+    force, this manager takes over conflicting fields.
     """
     live, said = entry.copy(), fields(wanted)
     others = {name: theirs for name, theirs in managers.items() if name != manager}
@@ -201,7 +199,7 @@ def _value(tree: Any, path: tuple[_Step, ...]) -> Any:
 
 
 def _prune(live: Json, gone: Fields) -> None:
-    """Whole elements first; then from the leaves inwards, where a branch goes only when it is empty."""
+    """Remove whole elements first, then leaves, then branches that are empty."""
     for path in sorted(gone, key=lambda path: (isinstance(path[-1], str), -len(path))):
         parent, step = _value(live, path[:-1]), path[-1]
         if isinstance(parent, list):

@@ -1,14 +1,13 @@
-"""Start program of one container: a private view of this host, the pod's user, then its command.
+"""Starts a container: sets up its root file system and user, then executes its command.
 
-Imported, so that it is compiled once, and run as `main` by a fresh interpreter whose argument is STATUS_FD,
-with a marshalled description on stdin. It imports nothing of ours and little of anybody's, because every
-container start pays for it. On STATUS_FD it writes a line `pid N`, then
-either closes it by a successful exec or writes `error TEXT`. Stdout and stderr are the container's from the
-start.
+Imported, so that it is compiled once, and run as `main` by a new interpreter with the argument STATUS_FD and
+a marshalled description on stdin. It imports as little as possible, since every container start pays for it.
+It writes `pid N` to STATUS_FD, then either closes it by a successful exec or writes `error TEXT`. Stdout and
+stderr are the container's.
 
-With `isolate` the command is process 1 of its own PID namespace, so that it ignores signals it does not
-handle and takes everything it started with it, as in a container. It is cloned as a sibling (CLONE_PARENT),
-so that the agent itself reaps it.
+With `isolate` the command is process 1 of its own PID namespace: it ignores signals that it does not handle,
+and its end kills all its children, as in a container. It is cloned as a sibling (CLONE_PARENT), so the agent
+reaps it.
 """
 
 # pathlib would cost every container start several milliseconds of import
@@ -21,7 +20,7 @@ import ctypes
 import marshal
 import os
 import sys
-import warnings  # noqa: F401  os.execvpe wants it, when the place it comes from may be out of sight
+import warnings  # noqa: F401  imported by os.execvpe, when its file may no longer be visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing would double the cost of a start
@@ -42,7 +41,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: str | bytes | int | None) -> int:
-    """A function of the C library; what fails is an OSError that says what was tried."""
+    """Call a function of the C library; raises OSError with the name and arguments."""
     raw = [os.fsencode(one) if isinstance(one, str) else one for one in arguments]
     result: int = getattr(libc, name)(*(ctypes.c_long(one) if isinstance(one, int) else one for one in raw))
     if result < 0:
@@ -53,12 +52,12 @@ def call(name: str, *arguments: str | bytes | int | None) -> int:
 
 
 def words(*numbers: int) -> bytes:
-    """A structure of unsigned 64-bit numbers."""
+    """A C structure of unsigned 64-bit numbers."""
     return b"".join(number.to_bytes(8, sys.byteorder) for number in numbers)
 
 
 def bind(source: str, target: str, *, read_only: bool) -> None:
-    """With everything mounted below it; read-only too, where the kernel can do that (5.12)."""
+    """Bind-mount recursively; read-only is recursive too from Linux 5.12."""
     call("mount", source, target, None, MS_BIND | MS_REC, None)
     if read_only:
         try:
@@ -68,7 +67,7 @@ def bind(source: str, target: str, *, read_only: bool) -> None:
 
 
 def make_root(root: str) -> None:
-    """The host's programs, read-only; and empty places of the pod's own."""
+    """Mount the host's programs read-only, and make empty directories for the pod."""
     call("mount", "tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
     for name in HOST_DIRECTORIES:
         if os.path.islink(f"/{name}"):
@@ -87,7 +86,7 @@ def make_root(root: str) -> None:
 
 
 def make_devices(place: str) -> None:
-    """The few devices every container has; the host's own stay out of sight."""
+    """Make the standard devices of a container; the host's others are not visible."""
     call("mount", "tmpfs", place, "tmpfs", MS_NOSUID, "mode=755")
     for name in DEVICES:
         if os.path.exists(f"/dev/{name}"):
@@ -106,7 +105,7 @@ def make_mount_point(target: str, *, is_file: bool) -> None:
 
 
 def open_up(root: str, target: str) -> None:
-    """Lay a writable overlay, seen by this pod alone, over the host directory of a mount point."""
+    """Mount a writable overlay over the host directory of a mount point, visible only in this pod."""
     top = os.path.relpath(target, root).split(os.sep)[0]
     upper, work = f"{root}/.overlay{top}", f"{root}/.work{top}"
     os.mkdir(upper, 0o755)
@@ -146,14 +145,14 @@ def enter_root(about: dict[str, Any]) -> None:
 
 
 def check_mounts(mounts: list[tuple[str, str, bool]]) -> None:
-    """Without root nothing can be mounted: a volume works only where it is on this host anyway."""
+    """Without root nothing can be mounted: a volume works only at its own host path."""
     for source, target, _ in mounts:
         if os.path.realpath(source) != os.path.realpath(target):
             raise OSError(f"volume at {target} needs a mount, and the dev cluster does not run as root")
 
 
 def start(about: dict[str, Any], status: int) -> None:
-    """All that happens in the process that becomes the container's first one."""
+    """Runs in the process that becomes the container's first one."""
     os.setsid()
     members = os.open(about["cgroup"], os.O_WRONLY) if about["cgroup"] else -1
     if about["isolate"]:
@@ -170,7 +169,7 @@ def start(about: dict[str, Any], status: int) -> None:
         os.setresuid(about["uid"], about["uid"], about["uid"])
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     call("prctl", PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
-    os.write(status, b"ready\n")  # fails when the agent died before it could take us along
+    os.write(status, b"ready\n")  # fails if the agent died before PDEATHSIG was set
     os.umask(0o022)
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT):
         _signal.signal(number, _signal.SIG_DFL)
@@ -202,6 +201,6 @@ def main() -> None:
         if pid and about["isolate"]:
             os._exit(0)
         start(about, status)
-    except Exception as error:  # noqa: BLE001  whatever it is, the agent has to hear of it
+    except Exception as error:  # noqa: BLE001  every error is reported to the agent
         os.write(status, f"error {error}\n".encode())
         os._exit(128)

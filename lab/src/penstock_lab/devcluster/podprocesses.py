@@ -1,7 +1,7 @@
-"""Processes of the agents: started, waited for without polling, limited in memory, never left behind.
+"""Container processes: started, reaped without polling, limited in memory, never left behind.
 
-A container's first process dies with the dev cluster, however that ends (podinit asks the kernel for it),
-and takes all others of its PID namespace along. Memory limits are cgroups, version 2 or 1.
+A container's first process dies with the dev cluster, however that ends (podinit sets PDEATHSIG), and with it
+all others of its PID namespace. Memory limits are cgroups, version 2 or 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _START_TIMEOUT: Final = 30.0
 
 
 class StartError(Exception):
-    """The container's first process could not be started; the message says why."""
+    """The container's first process could not be started."""
 
 
 async def _readable(fd: int) -> None:
@@ -43,17 +43,17 @@ async def _readable(fd: int) -> None:
 
 
 async def reap(pid: int) -> int:
-    """Wait status of a child of ours, as soon as it has ended."""
+    """Wait for a child; returns its wait status."""
     handle = os.pidfd_open(pid)
     try:
         await _readable(handle)
-        return os.waitpid(pid, 0)[1]  # noqa: ASYNC222  it has ended: the pidfd says so
+        return os.waitpid(pid, 0)[1]  # noqa: ASYNC222  the pidfd is readable, so it has ended
     finally:
         os.close(handle)
 
 
 async def start(about: Json, output: int) -> int:
-    """Run podinit with this description; the answer is the pid once the command is exec'd."""
+    """Run podinit with this description; returns the pid once the command is exec'd."""
     source, sink = os.pipe()
     try:
         podinit = _spawn(about, output, sink)
@@ -66,7 +66,7 @@ async def start(about: Json, output: int) -> int:
             send(other, signal.SIGKILL)
         await reap(other)
     if failed:
-        raise StartError(words.get("error", "the start program ended without a word"))
+        raise StartError(words.get("error", "the start program ended with no output"))
     return pid
 
 
@@ -83,7 +83,7 @@ def _spawn(about: Json, output: int, status: int) -> int:
 
 
 async def _said(fd: int) -> dict[str, str]:
-    """What podinit says until the command is exec'd: each line a word and its text."""
+    """podinit's messages until the command is exec'd: lines of a word and its text."""
     found = bytearray()
     try:
         async with asyncio.timeout(_START_TIMEOUT):
@@ -99,7 +99,7 @@ async def _said(fd: int) -> dict[str, str]:
 
 
 def send(pid: int, number: int) -> None:
-    """Signal a process that may just have ended; SIGKILL goes to its whole session."""
+    """Signal a process that may have ended; SIGKILL goes to its whole process group."""
     with contextlib.suppress(ProcessLookupError):
         if number == signal.SIGKILL:
             with contextlib.suppress(ProcessLookupError):
@@ -108,19 +108,17 @@ def send(pid: int, number: int) -> None:
 
 
 class Group:
-    """One container's cgroup."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def was_out_of_memory(self) -> bool:
-        """Has the kernel killed a process in here for memory?"""
+        """Whether the kernel has OOM-killed a process in it."""
         files = [self.path / name for name in ("memory.events", "memory.oom_control")]
         words = "\n".join(file.read_text() for file in files if file.exists()).split()
         return any(word == "oom_kill" and int(count) > 0 for word, count in itertools.pairwise(words))
 
     def remove(self) -> None:
-        """Its processes are gone or going; the kernel refuses while the last one is being taken apart."""
+        """Remove it; the kernel refuses while the last process is exiting."""
         deadline = time.monotonic() + 1
         while self.path.exists():
             try:
@@ -132,12 +130,12 @@ class Group:
 
 
 def cgroup_name(data_dir: Path) -> str:
-    """How the parent of a cluster's cgroups is called, also for one who cleans up after it was killed."""
+    """Name of the parent of a cluster's cgroups; also used to clean up after it was killed."""
     return "penstock-" + hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:12]
 
 
 class Cgroups:
-    """The parent of all our cgroups, named after the data directory so that two clusters do not meet."""
+    """The parent of all our cgroups, named after the data directory, so that clusters do not collide."""
 
     def __init__(self, data_dir: Path) -> None:
         self._legacy = not (UNIFIED / "cgroup.controllers").exists()
@@ -152,7 +150,7 @@ class Cgroups:
             self.problem = f"memory limits are not enforced: {error.strerror}: {error.filename}"
 
     def make(self, name: str, limit: int) -> Group | None:
-        """A cgroup with this memory limit in bytes, or None where there can be none."""
+        """Make a cgroup with this memory limit in bytes; None if this machine does not allow it."""
         if self.problem:
             return None
         path = self.parent / name

@@ -1,4 +1,4 @@
-"""What kubelet writes into a pod's status, from the states of its containers."""
+"""Derives a pod's status from the states of its containers, as kubelet does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HERE: Final = "127.0.0.1"
 
 @dataclass
 class ContainerState:
-    """Where one container is: exactly one of waiting, running and terminated."""
+    """A container's state: exactly one of waiting, running and terminated."""
 
     name: str
     image: str
@@ -29,7 +29,7 @@ class ContainerState:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it has not ended for good."""
+        """None unless it has terminated."""
         terminated = self.state.get("terminated")
         return int(terminated["exitCode"]) if terminated else None
 
@@ -66,13 +66,11 @@ class ContainerState:
 
 @dataclass
 class PodState:
-    """All that is known of a pod on its node."""
-
     containers: list[ContainerState]
     init: list[ContainerState] = field(default_factory=list)
     started_at: str = ""
     failure: Json = field(default_factory=dict)
-    """Reason and message of a pod that has failed as a whole."""
+    """Reason and message if the pod itself has failed."""
     over: bool = False
 
     def phase(self) -> str:
@@ -95,7 +93,6 @@ def _condition(kind: str, holds: bool, old: list[Json], reason: str) -> Json:
 
 
 def build(pod: Json, state: PodState) -> Json:
-    """The whole status."""
     phase, old = state.phase(), pod["status"].get("conditions") or []
     ready = phase == "Running" and all(one.is_running for one in state.containers)
     why = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")

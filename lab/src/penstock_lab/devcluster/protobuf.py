@@ -1,8 +1,8 @@
-"""Just enough protobuf to understand what kubectl's own sub-commands create.
+"""Decodes the protobuf objects that kubectl's sub-commands create.
 
-kubectl 1.32 sends built-in kinds in that form. `kubectl create namespace|secret|configmap` and the
-evictions of `kubectl drain` are covered; for anything else the answer is that the format is not supported.
-Files given to kubectl always arrive as JSON.
+kubectl 1.32 sends built-in kinds as protobuf. `kubectl create namespace|secret|configmap` and the evictions
+of `kubectl drain` are supported; for other kinds the response is 415. Files given to kubectl are sent as
+JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock_lab.devcluster.statuses import Json
 
 MAGIC: Final = b"k8s\x00"
 _Message = dict[int, tuple[str, Any]]
-"""Of each field number: the name, and int, str, bytes (in base 64), a message, or the type in a map."""
+"""By field number: the name, and int, str, bytes (as base64), a message, or [value type] of a map."""
 _METADATA: Final[_Message] = {
     1: ("name", str),
     2: ("generateName", str),
@@ -45,7 +45,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and content of every field, an int or bytes; those of a fixed size are passed over."""
+    """Number and content of every field, an int or bytes; fixed-size fields are skipped."""
     place = 0
     while place < len(data):
         tag, place = _varint(data, place)
@@ -90,4 +90,4 @@ def decode(data: bytes) -> Json:
             raise statuses.unsupported_media_type(form)
         return {**about, **_message(envelope.get(2, b""), _KINDS[about["kind"]])}
     except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise statuses.bad_request(f"the body is not the protobuf it claims to be: {error!r}") from error
+        raise statuses.bad_request(f"the body is not valid protobuf: {error!r}") from error

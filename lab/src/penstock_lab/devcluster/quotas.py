@@ -1,4 +1,4 @@
-"""What pods ask for and namespaces may hold: quantities in whole thousandths, and ResourceQuota."""
+"""Resource requests in whole thousandths, and ResourceQuota."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TERMINAL: Final = ("Succeeded", "Failed")
 
 
 def parse(text: object) -> int:
-    """Thousandths of the unit; what is finer than that is rounded up, as Kubernetes does."""
+    """A quantity in thousandths, rounded up as in Kubernetes."""
     try:
         return math.ceil(resources.quantity(str(text)) * 1000)
     except ValueError as error:
@@ -30,7 +30,7 @@ def parse(text: object) -> int:
 
 
 def _in_units(value: Fraction, units: Iterable[str]) -> str:
-    """The largest unit that leaves no fraction."""
+    """The value in the largest unit that leaves no fraction."""
     for suffix in units:
         number = value / resources.quantity(f"1{suffix}")
         if value and number.denominator == 1:
@@ -39,7 +39,7 @@ def _in_units(value: Fraction, units: Iterable[str]) -> str:
 
 
 def canonical(text: object) -> str:
-    """The same amount as the API server writes it; powers of two stay so, an exponent is left alone."""
+    """The quantity in the API server's canonical form: binary suffixes and exponents are kept."""
     word, value = str(text), Fraction(parse(text), 1000)
     if word.endswith("i") and value.denominator == 1:
         return _in_units(value, _BINARY)
@@ -47,13 +47,12 @@ def canonical(text: object) -> str:
 
 
 def show(thousandths: int, resource: str) -> str:
-    """The text of an amount: thousandths for odd CPUs, binary suffixes for memory."""
+    """The quantity as text: milli for fractional CPUs, binary suffixes for memory."""
     binary = "memory" in resource or "storage" in resource
     return _in_units(Fraction(thousandths, 1000), _BINARY if binary else ("", "m"))
 
 
 def add(amounts: Iterable[Mapping[str, int]]) -> Amounts:
-    """Sum of several resource lists."""
     total: Amounts = {}
     for one in amounts:
         for name, value in one.items():
@@ -62,7 +61,7 @@ def add(amounts: Iterable[Mapping[str, int]]) -> Amounts:
 
 
 def of_pod(pod: Json, which: str = "requests") -> Amounts:
-    """What a pod asks of its node: the larger of all containers together and of any single init container."""
+    """A pod's resources: the larger of all containers' sum and any init container."""
     total = add(_said(container, which) for container in pod["spec"].get("containers") or ())
     for container in pod["spec"].get("initContainers") or ():
         total |= {name: max(total.get(name, 0), value) for name, value in _said(container, which).items()}
@@ -70,14 +69,14 @@ def of_pod(pod: Json, which: str = "requests") -> Amounts:
 
 
 def _said(container: Json, which: str) -> Amounts:
-    """Limits stand in for requests that are not said."""
+    """Limits are the default of requests."""
     said = container.get("resources") or {}
     found = {**((said.get("limits") or {}) if which == "requests" else {}), **(said.get(which) or {})}
     return {name: parse(value) for name, value in found.items()}
 
 
 def shortage(node: Json, pod: Json, taken: Mapping[str, int]) -> tuple[str, int, int, int] | None:
-    """The first resource that the pod does not find on the node: name, wanted, taken, there."""
+    """The first resource that the node lacks for the pod: name, wanted, used, allocatable."""
     there = {name: parse(value) for name, value in (node["status"].get("allocatable") or {}).items()}
     for name, wanted in claims(pod).items():
         if wanted and taken.get(name, 0) + wanted > there.get(name, 0):
@@ -86,12 +85,12 @@ def shortage(node: Json, pod: Json, taken: Mapping[str, int]) -> tuple[str, int,
 
 
 def claims(pod: Json) -> Amounts:
-    """What a pod takes from its node, its place among the pods included."""
+    """A pod's requests, including its place among the pods."""
     return {**of_pod(pod), "pods": 1000}
 
 
 def usage_of(kind: Kind, obj: Json) -> Amounts:
-    """What one object counts for, under every name a quota may use for it."""
+    """An object's usage, under every name that a quota may use for it."""
     used = {f"count/{kind.qualified}": 1000}
     if kind is kindtable.PODS and obj["status"].get("phase") in TERMINAL:
         return used
@@ -106,7 +105,7 @@ def usage_of(kind: Kind, obj: Json) -> Amounts:
 
 
 def _used_in(store: Store, namespace: str, names: Iterable[str]) -> Amounts:
-    """What the namespace holds now, for these names of a quota."""
+    """The namespace's current usage, for these names of a quota."""
     total = dict.fromkeys(names, 0)
     for kind in kindtable.TABLE:
         if kind.namespaced and (
@@ -123,7 +122,7 @@ def _hard(quota: Json) -> Amounts:
 
 
 def check_quota(store: Store, kind: Kind, obj: Json) -> None:
-    """Refuse the new object when a quota of its namespace would be exceeded."""
+    """Refuse a new object that would exceed a quota of its namespace."""
     namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
     for entry in store.all(kindtable.QUOTAS, namespace) if namespace else ():
         hard, quota = _hard(entry.obj), entry.key[1]
@@ -144,7 +143,7 @@ def _listed(amounts: Amounts, names: list[str]) -> str:
 
 
 def _unsaid(pod: Json, hard: Amounts) -> str:
-    """A quota on CPU or memory obliges every container to say how much it wants."""
+    """The containers without a request or limit that a quota of CPU or memory requires."""
     missing = []
     for name in sorted(hard):
         which, _, resource = name.rpartition(".")
@@ -159,7 +158,6 @@ def _unsaid(pod: Json, hard: Amounts) -> str:
 
 
 def quota_status(store: Store, quota: Json) -> Json:
-    """The quota's status as it should be now."""
     hard = dict(quota["spec"].get("hard") or {})
     used = _used_in(store, quota["metadata"]["namespace"], hard)
     return {"hard": hard, "used": {name: show(value, name) for name, value in used.items()}}

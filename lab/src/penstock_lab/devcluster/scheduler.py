@@ -1,4 +1,4 @@
-"""The default scheduler: first node that fits; pods that name another scheduler are not ours."""
+"""The default scheduler: first fit; pods with another schedulerName are ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME: Final = "default-scheduler"
 
 
 class Scheduler:
-    """Looks at the waiting pods whenever a pod or a node changed, once per turn of the event loop."""
+    """Schedules pending pods after changes of pods or nodes, once per iteration of the event loop."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -58,7 +58,7 @@ class Scheduler:
                 self._refuse(pod, list(problems.values()))
 
     def _problem(self, pod: Json, node: Json) -> str:
-        """Why the pod cannot go to this node, or nothing."""
+        """Why the pod does not fit this node; empty if it does."""
         if node["spec"].get("unschedulable"):
             return "node(s) were unschedulable"
         if not selects(pod, node):
@@ -72,7 +72,7 @@ class Scheduler:
         return f"Insufficient {missing[0]}" if missing else ""
 
     def _refuse(self, pod: Entry, problems: list[str]) -> None:
-        """Say once why the pod waits; Karpenter and its like act on exactly this condition."""
+        """Set the PodScheduled condition, on which autoscalers such as Karpenter act, if it changes."""
         counted = ", ".join(f"{problems.count(one)} {one}" for one in sorted(set(problems))) or "no nodes"
         message = f"0/{len(problems)} nodes are available: {counted}."
         refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
@@ -82,7 +82,6 @@ class Scheduler:
 
 
 def selects(pod: Json, node: Json) -> bool:
-    """Does the pod's nodeSelector allow this node?"""
     labels = node["metadata"].get("labels") or {}
     return bool((pod["spec"].get("nodeSelector") or {}).items() <= labels.items())
 

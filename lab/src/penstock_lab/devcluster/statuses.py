@@ -1,4 +1,4 @@
-"""Refusals in Kubernetes' own words: clients act on code, reason and details, people read the message."""
+"""Error responses as Kubernetes words them: clients act on code, reason and details."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BAD_METHOD: Final = (405, "MethodNotAllowed", "the server does not allow this me
 
 
 class ApiError(Exception):
-    """A request that is answered with a failure Status."""
+    """Sent to the client as a failure Status."""
 
     def __init__(self, code: int, reason: str, message: str, details: Json | None = None) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class ApiError(Exception):
 
 
 def success(kind: Kind, name: str, uid: str, code: int = 200) -> Json:
-    """The Status that says an object is gone, or a request without an answer was accepted."""
+    """The Status of a removed object, or of a successful request without another response."""
     return {**STATUS, "status": "Success", "details": {**about(kind, name), "uid": uid}, "code": code}
 
 

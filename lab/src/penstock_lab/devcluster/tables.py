@@ -1,4 +1,4 @@
-"""Table answers, which `kubectl get` prints: columns for the usual kinds, name and age for the rest."""
+"""Table responses for `kubectl get`: columns for the usual kinds, name and age for the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_wanted(request: Request) -> bool:
 
 
 def age(obj: Json) -> str:
-    """How kubectl shortens a duration."""
+    """The object's age as kubectl prints it."""
     born = calendar.timegm(time.strptime(obj["metadata"]["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ"))
     seconds = max(0, int(time.time() - born))
     if seconds < 120:
@@ -36,7 +36,7 @@ def age(obj: Json) -> str:
 
 
 def pod_word(pod: Json) -> str:
-    """The STATUS column, worked out as kubectl's printer does."""
+    """The STATUS column, as kubectl prints it."""
     if "deletionTimestamp" in pod["metadata"]:
         return "Terminating"
     init = pod["status"].get("initContainerStatuses") or []
@@ -71,7 +71,6 @@ def _node_word(node: Json) -> str:
 
 
 def _at(*path: str) -> Callable[[Json], Any]:
-    """A column that shows one field."""
 
     def read(obj: Json) -> Any:
         value: Any = obj
@@ -113,7 +112,6 @@ _WIDE: Final = ("IP", "Node")
 
 
 def table(kind: Kind, entries: list[Entry], metadata: Json | None = None) -> Json:
-    """A Table of these objects."""
     columns = _TABLES.get(kind, {**_NAME, "Age": age})
     shown = [
         {"name": name, "type": "string", "format": "", "description": name, "priority": int(name in _WIDE)}
@@ -129,5 +127,5 @@ def table(kind: Kind, entries: list[Entry], metadata: Json | None = None) -> Jso
 
 
 def row_of(entry: Entry) -> bytes:
-    """One object as a Table, for watches."""
+    """An object as a Table, for watches."""
     return msgspec.json.encode(table(entry.kind, [entry]))

@@ -1,4 +1,4 @@
-"""Selectors and watches: history first, then what happens, with bookmarks while nothing happens."""
+"""Selectors and watches: history, then new changes, with bookmarks in quiet times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXISTS: Final = re.compile(r"\s*(!?)\s*([^\s!=,()]+)\s*")
 
 
 def _requirements(text: str) -> list[tuple[str, set[str] | None, bool]]:
-    """Each term of a selector: key, wanted values (None: any at all), and whether it is turned round."""
+    """The terms of a selector: key, accepted values (None: any), and whether it is negated."""
     found: list[tuple[str, set[str] | None, bool]] = []
     for term in re.split(r",(?![^()]*\))", text):
         if match := _SET.fullmatch(term):
@@ -44,7 +44,7 @@ def _label(obj: Json, key: str) -> str | None:
 
 
 def _field(obj: Json, path: str) -> str | None:
-    """Any field may be named here; a real server knows only a few of each kind."""
+    """The value of any field; a real server supports only a few fields of each kind."""
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -52,7 +52,7 @@ def _field(obj: Json, path: str) -> str | None:
 
 
 def selector(labels: str = "", fields: str = "") -> Predicate:
-    """One predicate for both selectors of a request."""
+    """A predicate for both selectors of a request."""
     tests: list[tuple[Callable[[Json, str], str | None], str, set[str] | None, bool]]
     tests = [(_label, *term) for term in _requirements(labels)]
     tests += [(_field, *term) for term in _requirements(fields)]
@@ -65,8 +65,6 @@ def selector(labels: str = "", fields: str = "") -> Predicate:
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """What a client wants to see."""
-
     kind: Kind
     namespace: str | None
     version: int = 0
@@ -86,7 +84,7 @@ def line(event: str, raw: bytes) -> bytes:
 
 
 def seen(change: Change, request: WatchRequest) -> str:
-    """The event as this watcher sees it: leaving the selection is a deletion, entering it a creation."""
+    """The event for this watcher: entering its selection is ADDED, leaving it DELETED."""
     before, after = request.wants(change.before), change.type != "DELETED" and request.wants(change.entry)
     if after:
         return "MODIFIED" if before else "ADDED"
@@ -96,7 +94,7 @@ def seen(change: Change, request: WatchRequest) -> str:
 async def watch(
     store: Store, request: WatchRequest, render: Callable[[Entry], bytes] = lambda entry: entry.raw
 ) -> AsyncGenerator[bytes, None]:
-    """Subscribes first and then looks back, without a pause: nothing falls in between."""
+    """Subscribes before it reads the history, without an await in between, so no change is missed."""
     queue: asyncio.Queue[Change] = asyncio.Queue()
     leave = store.listen(request.kind, queue.put_nowait)
     try:
@@ -118,7 +116,7 @@ async def watch(
 
 
 async def _news(queue: asyncio.Queue[Change], request: WatchRequest) -> AsyncGenerator[Change | None, None]:
-    """Changes as they come until the time is over; None when it is time for a bookmark."""
+    """New changes until the timeout; None when a bookmark is due."""
     loop = asyncio.get_running_loop()
     end = loop.time() + request.timeout
     while (left := end - loop.time()) > 0:
@@ -126,7 +124,7 @@ async def _news(queue: asyncio.Queue[Change], request: WatchRequest) -> AsyncGen
             patience = min(left, BOOKMARK_SECONDS) if request.bookmarks else left
             yield await asyncio.wait_for(queue.get(), patience)
         except TimeoutError:
-            if request.bookmarks and queue.empty():  # else it would name a version that is yet to be told
+            if request.bookmarks and queue.empty():  # else it would contain a version that was not sent yet
                 yield None
         if queue.qsize() > HISTORY:
             raise ApiError(410, "Expired", "this watch is too slow: list again")
@@ -135,6 +133,6 @@ async def _news(queue: asyncio.Queue[Change], request: WatchRequest) -> AsyncGen
 def _bookmark(kind: Kind, version: int) -> bytes:
     metadata = {"resourceVersion": str(version), "creationTimestamp": None}
     body: Json = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
-    if kind is kindtable.PODS:  # an empty object as Go writes it: a list that must be there is null
+    if kind is kindtable.PODS:  # as Go encodes an empty object: a required list is null
         body["spec"] = {"containers": None}
     return msgspec.json.encode(body)

@@ -1,7 +1,7 @@
-"""One pod on its node, from admission to the last status: what kubelet's pod worker does.
+"""A pod on its node, from admission to the last status, as in kubelet's pod worker.
 
-A worker is one task. It walks through the pod's life, and wherever it waits it also listens for the order
-to stop. What it sees of the cluster and writes there goes through the agents, which a fault can cut off.
+A worker is one task; wherever it waits, it also waits for the order to stop. It accesses the cluster through
+the agents, which a fault can cut off.
 """
 
 from __future__ import annotations
@@ -27,18 +27,16 @@ if TYPE_CHECKING:
     from penstock_lab.devcluster.agent import Agents
 
 _LONGEST_BACKOFF: Final = 300.0
-_LAST_WORDS: Final = 4096  # bytes of a termination message; of a longer one a kubelet takes the end
+_LAST_WORDS: Final = 4096  # bytes of a termination message; kubelet takes the end of a longer one
 _PART: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE: Final = re.compile(
     rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@\w+:[0-9a-fA-F]{{32,}})?"
 )
-_RETRY_SECONDS: Final = 2.0  # a host path can appear without anybody telling us
+_RETRY_SECONDS: Final = 2.0  # a host path may appear without notification
 _logger = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs one pod."""
-
     def __init__(self, agents: Agents, pod: Entry, directory: Path) -> None:
         self.pod = pod
         self.node = str(pod.obj["spec"]["nodeName"])
@@ -58,7 +56,7 @@ class Worker:
         self._killer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
-        """The pod's whole life on this node."""
+        """Run the pod until it has ended and, if it is deleted, confirm the deletion."""
         obey = asyncio.create_task(self._obey())
         try:
             await self._live()
@@ -72,7 +70,7 @@ class Worker:
             self._clean_up()
 
     def note(self, entry: Entry) -> None:
-        """The pod has a new version; it may have been marked for deletion."""
+        """Take a new version of the pod, which may be marked for deletion."""
         self.pod = entry
         if entry.is_going:
             self._grace = float(entry.obj["metadata"]["deletionGracePeriodSeconds"])
@@ -81,19 +79,19 @@ class Worker:
                 self.stop(self._grace)
 
     def vanish(self) -> None:
-        """The object is gone, by force: end what runs for it."""
+        """Kill the pod: its object was force-deleted."""
         self.vanished, self._grace, self.claims = True, 0.0, {}
         self._deleted.set()
         if self._agents.lets_go(self):
             self.stop(0)
 
     def close(self, grace: float) -> None:
-        """The dev cluster itself ends."""
+        """Stop, since the dev cluster stops."""
         self._closing = True
         self.stop(grace)
 
     def stop(self, grace: float) -> None:
-        """SIGTERM now and SIGKILL after the grace; a later call can only shorten it."""
+        """SIGTERM now, SIGKILL after the grace period; a later call can only shorten it."""
         loop = asyncio.get_running_loop()
         if grace > 0 and not self._stopping.is_set():
             self._signal_all(signal.SIGTERM)
@@ -105,7 +103,7 @@ class Worker:
             self._killer = loop.call_later(grace, self._signal_all, signal.SIGKILL)
 
     def publish(self) -> None:
-        """Nothing is said of a pod that the node has not looked at yet."""
+        """Write the pod's status, unless the node has not admitted it yet."""
         if self.state.started_at:
             self._agents.publish(self)
 
@@ -129,7 +127,7 @@ class Worker:
         self.stop(self._grace)
 
     async def _until(self, ready: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait for something, or for so long; False when the pod has to stop instead."""
+        """Wait for the condition or the timeout; False if the pod must stop."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not ready() and not self._stopping.is_set():
@@ -141,7 +139,7 @@ class Worker:
             await asyncio.wait_for(self._agents.bell.wait(), _RETRY_SECONDS)
 
     async def _live(self) -> None:
-        """A problem of this machine (disk full, say) fails the pod and is told in its status."""
+        """Errors of this machine, such as a full disk, fail the pod and appear in its status."""
         spec = self.pod.obj["spec"]
         if not await self._until(lambda: self._agents.reachable(self.node)):
             return
@@ -161,7 +159,7 @@ class Worker:
             _logger.exception("pod %s", self.pod.key)
             self._fail("AgentError", str(problem))
             self.stop(0)
-            self._signal_all(signal.SIGKILL)  # at once: where the pod is to go anyway, nothing waits for it
+            self._signal_all(signal.SIGKILL)  # at once: nothing waits for stop's timer if the pod is deleted
         finally:
             if deadline:
                 deadline.cancel()
@@ -171,7 +169,7 @@ class Worker:
         self.stop(float(self.pod.obj["spec"]["terminationGracePeriodSeconds"]))
 
     async def _mount(self) -> bool:
-        """Have all volumes ready; False when the pod stops before that."""
+        """Prepare all volumes; False if the pod must stop."""
         while not self._stopping.is_set():
             try:
                 place = self._directory / "volumes"
@@ -184,7 +182,7 @@ class Worker:
         return False
 
     async def _run_init(self, spec: Json) -> bool:
-        """One after the other, each to its end; False when the others may not start."""
+        """Run the init containers in order; False if one failed or the pod must stop."""
         policy = "Never" if spec["restartPolicy"] == "Never" else "OnFailure"
         for state in self.state.containers if self.state.init else ():
             state.wait("PodInitializing")
@@ -195,7 +193,7 @@ class Worker:
         return True
 
     async def _keep_running(self, container: Json, state: ContainerState, policy: str) -> None:
-        """Run a container as often as its restart policy wants."""
+        """Run a container, and again according to its restart policy."""
         delay = 0.0
         while await self._has_image(state):
             code = await self._run_once(container, state)
@@ -231,7 +229,7 @@ class Worker:
         return await self._until(lambda: not self._agents.image_missing(state.image))
 
     async def _run_once(self, container: Json, state: ContainerState) -> int | None:
-        """One run; None when the pod had to stop before it began."""
+        """Run once; returns the exit code, or None if the pod had to stop before the start."""
         try:
             about = await self._description(container, state)
             return None if about is None else await self._run_described(about, container, state)
@@ -241,7 +239,7 @@ class Worker:
             return 128
 
     async def _description(self, container: Json, state: ContainerState) -> Json | None:
-        """What podinit has to know, once everything the container refers to is there."""
+        """podinit's description, once all references of the container exist; None if the pod must stop."""
         obj, store = self.pod.obj, self._agents.store
         while not self._stopping.is_set():
             try:
@@ -273,11 +271,11 @@ class Worker:
             return code
         finally:
             log.close()
-            with contextlib.suppress(OSError):  # it stays until the end of the cluster
+            with contextlib.suppress(OSError):  # removed when the cluster stops
                 group.remove() if group else None
 
     async def _watch(self, about: Json, state: ContainerState, log: Log) -> int:
-        """From the start to the last byte of output; the answer is the wait status."""
+        """Run to the last byte of output; returns the wait status."""
         sink = log.open_pipe()
         try:
             pid = self.pids[state.name] = await podprocesses.start(about, sink)
@@ -285,7 +283,7 @@ class Worker:
             os.close(sink)
         try:
             state.run(f"{self.pod.uid}/{state.name}/{state.restarts}")
-            if self._killer:  # the order to stop came during the start
+            if self._killer:  # stopped during the start
                 overdue = self._killer.when() <= asyncio.get_running_loop().time()
                 podprocesses.send(pid, signal.SIGKILL if overdue else signal.SIGTERM)
             self._agents.event(self.pod, "Started", f"Started container {state.name}")

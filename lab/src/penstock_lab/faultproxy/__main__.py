@@ -1,4 +1,4 @@
-"""`python -m penstock_lab.faultproxy`: started by the lab; runs until it is told to stop."""
+"""`python -m penstock_lab.faultproxy`: started by the lab; runs until SIGTERM."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LOOPBACK = "127.0.0.1"
 def main() -> None:
     parser = argparse.ArgumentParser(prog="penstock_lab.faultproxy", description=__doc__)
     parser.add_argument("--port", type=int, required=True, help="port on loopback")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="where the true API is")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="access to the real API")
     parser.add_argument("--tls-cert", type=Path, required=True)
     parser.add_argument("--tls-key", type=Path, required=True)
-    parser.add_argument("--control", type=Path, required=True, help="unix socket for orders")
-    parser.add_argument("--seed", type=int, default=0, help="of the chance by which faults strike")
+    parser.add_argument("--control", type=Path, required=True, help="unix socket for control requests")
+    parser.add_argument("--seed", type=int, default=0, help="of the random generator that selects faults")
     asyncio.run(run(parser.parse_args()))
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Serve clients and orders until SIGTERM."""
+    """Serve clients and control requests until SIGTERM."""
     access = kubeconfig.load(options.kubeconfig)
     address = urllib.parse.urlsplit(access.server)
     port = address.port or (443 if access.tls else 80)

@@ -1,4 +1,4 @@
-"""Switching faults on and off: one JSON line in, one out, on a unix socket of root's own."""
+"""The control socket: switches faults on and off, one JSON line in, one out; reachable by root only."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SECONDS = 10.0
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is wanted: rules in place of those that stand, a new start of the chance, or only the figures."""
+    """A control request: replaces the rules, seeds the random generator, or only asks for the counters."""
 
     rules: tuple[faultrules.Rule, ...] | None = None
     seed: int | None = None
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What has happened since the proxy began."""
+    """Counters since the proxy started."""
 
     requests: dict[str, int] = {}
     """By verb and resource, such as "list pods"."""
@@ -36,12 +36,12 @@ class Figures(msgspec.Struct, frozen=True):
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """Obeys orders."""
+    """Answers control requests."""
 
     proxy: proxying.Proxy
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One order and its answer."""
+        """One request and its answer."""
         try:
             async with asyncio.timeout(SECONDS):
                 line = await reader.readline()
@@ -67,12 +67,12 @@ class Server:
 
 @dataclasses.dataclass(frozen=True)
 class Control:
-    """The other end: what tests and the random test use."""
+    """The client side, used by tests."""
 
     path: Path
 
     def set(self, *wanted: faultrules.Rule) -> None:
-        """These faults and no others."""
+        """Replace all rules."""
         self._order(Order(rules=wanted))
 
     def clear(self) -> None:
@@ -86,7 +86,7 @@ class Control:
 
     @contextmanager
     def during(self, *wanted: faultrules.Rule) -> Iterator[None]:
-        """These faults within, none afterwards."""
+        """These faults within the block, none afterwards."""
         self.set(*wanted)
         try:
             yield

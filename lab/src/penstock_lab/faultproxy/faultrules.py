@@ -1,11 +1,11 @@
-"""Which request meets which fault: rules as data, and the seeded chance that decides.
+"""Rules that decide which fault hits which request, with a seeded random generator.
 
-A rule names the verbs and resources it is for (none means all), how likely it strikes, and how often at most.
-What strikes requests: delay, status, hang, cut (before the server hears of it), swallow (the server does it,
-the answer is lost), half (the answer breaks off in its middle), empty and partial (lists), gone (410),
-unreachable (no connection stays). What strikes single events of a watch: drop, stale (the version before
-follows the newer one), reorder (an event changes places with the next), freeze (nothing comes any more,
-though the connection stays).
+A rule has the verbs and resources it applies to (none means all), its probability and its maximum count.
+Faults of requests: delay, status, hang, cut (connection closed before the server sees the request), swallow
+(the server acts, the response is lost), half (the response ends in the middle), empty and partial (lists),
+gone (410), unreachable (all connections closed). Faults of single watch events: drop, stale (the previous
+version follows the newer one), reorder (swapped with the next event), freeze (no more events, though the
+connection stays).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Fault = Literal[
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One thing that goes wrong."""
+    """One kind of fault and when it happens."""
 
     fault: Fault
     verbs: tuple[str, ...] = ()
@@ -46,12 +46,12 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     resources: tuple[str, ...] = ()
     chance: float = 1.0
     times: int = 0
-    """How often at most; 0 for as long as the rule stands."""
+    """Maximum count; 0 for no limit."""
     seconds: float = 0.0
-    """Of a delay; of a status, what Retry-After says."""
+    """Length of a delay; Retry-After of a status."""
     status: int = 503
     keep: float = 0.5
-    """The part of a list that is left."""
+    """The fraction of a list that is kept."""
 
     def is_for(self, request: kuberequests.Request) -> bool:
         return (not self.verbs or request.verb in self.verbs) and (
@@ -60,7 +60,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Faults:
-    """The rules that stand now, and what has been asked so far."""
+    """The current rules, and counters."""
 
     def __init__(self, *, seed: int = 0) -> None:
         self.chance = random.Random(seed)  # noqa: S311  # repeatable on purpose
@@ -71,7 +71,7 @@ class Faults:
         self._left: dict[int, int] = {}
 
     def set(self, rules: tuple[Rule, ...]) -> None:
-        """From now on these and no others; whoever waits is told."""
+        """Replace all rules and wake waiters."""
         self._rules = rules
         self._left = {number: rule.times for number, rule in enumerate(rules) if rule.times}
         old, self.changed = self.changed, asyncio.Event()
@@ -81,7 +81,7 @@ class Faults:
         self.requests[f"{request.verb} {request.resource}"] += 1
 
     def strikes(self, fault: Fault, request: kuberequests.Request) -> Rule | None:
-        """The rule by which this fault meets this request now, if there is one."""
+        """The rule by which this fault hits this request, if any; counts it."""
         for number, rule in enumerate(self._rules):
             if rule.fault == fault and rule.is_for(request) and self._draw(number, rule):
                 self.struck[fault] += 1

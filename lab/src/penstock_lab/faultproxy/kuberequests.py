@@ -1,4 +1,4 @@
-"""What a request means to Kubernetes: verb, resource and name from method, path and query."""
+"""Parses HTTP requests to the API into verb, resource and name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ _SUBRESOURCES = {"binding": "bind", "log": "log", "exec": "exec"}
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One request, in the API's words."""
-
     verb: str
     resource: str
     name: str = ""
 
 
 def understand(method: str, target: str) -> Request:
-    """The request behind a method and a target such as /api/v1/namespaces/a/pods/b?watch=1."""
+    """Parse a method and a target such as /api/v1/namespaces/a/pods/b?watch=1."""
     path, _, query = target.partition("?")
     resource, name, sub = _object(path.strip("/").split("/"))
     if sub in _SUBRESOURCES:

@@ -1,4 +1,4 @@
-"""The fault proxy as a part of a lab: its certificate, penstockd's way through it, its daemon."""
+"""The fault proxy as a component of a lab: its certificate, penstockd's kubeconfig, its daemon."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ACCESS = "fault proxy access"
 def all_steps(
     place: paths.LabPaths, lab: spec.LabSpec, *, after: tuple[str, ...]
 ) -> tuple[taskgraph.Step, ...]:
-    """What the proxy needs, once the cluster has let penstockd in."""
+    """The step that writes the proxy's files, once penstockd's own kubeconfig exists."""
     if not lab.fault_proxy:
         return ()
     return (taskgraph.Step(name=ACCESS, after=after, run=lambda: _write_access(place, lab)),)
 
 
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[component.Component, ...]:
-    """The proxy, in labs that have one."""
+    """The proxy's daemon, if the lab has one."""
     if not lab.fault_proxy:
         return ()
     options = {
@@ -31,12 +31,11 @@ def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[component.
         "--tls-key": place.fault_proxy_key,
         "--control": place.fault_proxy_control,
     }
-    words = (str(word) for option in options.items() for word in option)
     return (
         component.Component(
             name=NAME,
             after=(ACCESS,),
-            argv=(sys.executable, "-m", "penstock_lab.faultproxy", *words),
+            argv=(sys.executable, "-m", "penstock_lab.faultproxy", *component.words(options)),
             environment=component.python_environment(),
             port=lab.fault_proxy_port,
             check=lambda: health.unix_socket(place.fault_proxy_control),
@@ -45,7 +44,7 @@ def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[component.
 
 
 def _write_access(place: paths.LabPaths, lab: spec.LabSpec) -> str:
-    """penstockd's own token, sent to the proxy's address."""
+    """penstockd's kubeconfig with the proxy's address and penstockd's own token."""
     certificates.ensure_certificate(key=place.fault_proxy_key, certificate=place.fault_proxy_certificate)
     content = certificates.render_kubeconfig(
         port=lab.fault_proxy_port,

@@ -1,7 +1,8 @@
-"""How answers are falsified: lists that lack objects, watches whose events are lost, old or out of order."""
+"""False responses: lists that lack objects, watches with lost, stale or reordered events."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ GONE = {
 
 
 def status_body(code: int) -> bytes:
-    """A refusal as the API words it."""
+    """An error response of the API."""
     return msgspec.json.encode(
         {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "on purpose"}
     )
@@ -31,7 +32,7 @@ def gone_event() -> bytes:
 
 
 def shorten(body: bytes, request: kuberequests.Request, faults: faultrules.Faults) -> bytes:
-    """A list without some or all of its items; everything else is left as it is."""
+    """Remove some or all items of a list; other responses are unchanged."""
     if faults.strikes("empty", request):
         return _with_items(body, keep=0.0, faults=faults)
     rule = faults.strikes("partial", request)
@@ -46,17 +47,17 @@ def _with_items(body: bytes, *, keep: float, faults: faultrules.Faults) -> bytes
     return msgspec.json.encode(found)
 
 
+@dataclasses.dataclass
 class EventLiar:
     """Falsifies one watch, event by event."""
 
-    def __init__(self, request: kuberequests.Request, faults: faultrules.Faults) -> None:
-        self._request = request
-        self._faults = faults
-        self._before: dict[str, bytes] = {}
-        self._held = b""
+    _request: kuberequests.Request
+    _faults: faultrules.Faults
+    _before: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    _held: bytes = b""
 
     def lines(self, line: bytes) -> list[bytes]:
-        """What the client gets in place of this line."""
+        """The lines sent to the client in place of this one."""
         if self._faults.strikes("freeze", self._request) or self._faults.strikes("drop", self._request):
             return []
         if self._faults.strikes("stale", self._request):
@@ -69,7 +70,7 @@ class EventLiar:
         return [line, held] if held else [line]
 
     def _earlier(self, line: bytes) -> list[bytes]:
-        """The object as an earlier event had it."""
+        """The previous event of this object, if any; remembers this one."""
         event = msgspec.json.decode(line)
         if event["type"] == "BOOKMARK":
             return []

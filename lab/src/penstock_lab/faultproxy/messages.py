@@ -1,4 +1,4 @@
-"""Just enough of HTTP/1.1 to pass messages on and to change their bodies: heads, lengths, chunks."""
+"""A minimal HTTP/1.1 parser: enough to forward messages and change their bodies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ PIECE = 1 << 16
 
 
 class Broken(Exception):
-    """The other side does not speak HTTP, or stopped in the middle."""
+    """The peer does not speak HTTP, or closed in the middle of a message."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """First line and header fields, in the order they came."""
+    """First line and header fields, in order."""
 
     first: str
     fields: tuple[tuple[str, str], ...]
@@ -44,7 +44,7 @@ class Head:
 
 
 async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """The next head; None when the peer has closed between messages."""
+    """The next head; None if the peer closed between messages."""
     try:
         text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError as error:
@@ -52,21 +52,21 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
             return None
         raise Broken("closed within a head") from error
     except asyncio.LimitOverrunError as error:
-        raise Broken("a head over the limit") from error
+        raise Broken("head too large") from error
     first, *lines = text[:-4].split("\r\n")
     pairs = (line.partition(":") for line in lines)
     return Head(first, tuple((name.strip(), value.strip()) for name, _, value in pairs))
 
 
 async def read_request_body(reader: asyncio.StreamReader, head: Head) -> bytes:
-    """The whole body of a request; clients of the API always say how long it is, or send chunks."""
+    """The body of a request; clients of the API always send its length, or chunks."""
     if head.is_chunked:
         return b"".join([piece async for piece in _chunks(reader)])
     return await reader.readexactly(int(head.get("content-length") or 0))
 
 
 async def pieces(reader: asyncio.StreamReader, head: Head) -> AsyncIterator[bytes]:
-    """The body of an answer, as it comes; Broken when it stops before its end."""
+    """The body of a response, piece by piece; raises Broken if it ends early."""
     if head.status in (101, 204, 304):
         return
     if head.is_chunked:
@@ -103,7 +103,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 def answer(status: int, body: bytes, *, retry_after: float = 0) -> bytes:
-    """A whole answer of our own."""
+    """A complete response of our own."""
     head = Head(f"HTTP/1.1 {status} Fault", (("Content-Type", "application/json"),))
     if retry_after:
         head = head.plus("Retry-After", f"{retry_after:g}")

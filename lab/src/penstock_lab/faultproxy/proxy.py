@@ -1,4 +1,4 @@
-"""One connection of a client, request by request: what is passed on, and where a fault steps in."""
+"""The proxy: forwards each request of a connection, unless a fault applies."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from collections.abc import AsyncIterator
 from penstock_lab.faultproxy import faultrules, kuberequests, lies, messages
 
 CONNECT_SECONDS = 10.0
-RESET = struct.pack("ii", 1, 0)  # close without a farewell
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER 0: close with RST
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Cut(Exception):
-    """This connection ends here, without a word."""
+    """Close this connection without a response."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Upstream:
-    """The true API."""
-
     host: str
     port: int
     tls: ssl.SSLContext | None
@@ -38,14 +36,14 @@ class Upstream:
 
 @dataclasses.dataclass
 class Proxy:
-    """Serves every connection with the faults that stand at the time."""
+    """Serves every connection with the current faults."""
 
     upstream: Upstream
     faults: faultrules.Faults
     writers: set[asyncio.StreamWriter] = dataclasses.field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client, until it leaves or a fault cuts it off."""
+        """One client, until it leaves or a fault closes the connection."""
         conversation = Conversation(self.upstream, self.faults, reader, writer)
         self.writers.add(writer)
         try:
@@ -59,7 +57,7 @@ class Proxy:
             conversation.close()
 
     def set(self, wanted: tuple[faultrules.Rule, ...]) -> None:
-        """From now on these faults; when nothing is to be reachable, connections do not stay either."""
+        """Replace the rules; `unreachable` also closes the open connections."""
         self.faults.set(wanted)
         if any(rule.fault == "unreachable" for rule in wanted):
             for writer in tuple(self.writers):
@@ -67,7 +65,7 @@ class Proxy:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """End the connection as a crashed machine would."""
+    """Close the connection with a reset."""
     with contextlib.suppress(OSError):
         sock = writer.get_extra_info("socket")
         if sock is not None:
@@ -75,30 +73,23 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
+@dataclasses.dataclass
 class Conversation:
-    """A client's connection and the one to the API that belongs to it."""
+    """A client's connection and its connection to the API."""
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        faults: faultrules.Faults,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self._upstream = upstream
-        self._faults = faults
-        self._reader = reader
-        self._writer = writer
-        self._api: Stream | None = None
+    _upstream: Upstream
+    _faults: faultrules.Faults
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+    _api: Stream | None = None
 
     def close(self) -> None:
-        """Let the API go."""
         if self._api is not None:
             self._api[1].transport.abort()
             self._api = None
 
     async def one_request(self) -> bool:
-        """Whether there may be another."""
+        """Serve one request; False if the client has closed."""
         head = await messages.read_head(self._reader)
         if head is None:
             return False
@@ -111,7 +102,7 @@ class Conversation:
         return True
 
     async def _refused(self, request: kuberequests.Request) -> bool:
-        """Faults that come before the API hears of the request; whether one answered in its place."""
+        """Apply the faults that precede the API; True if one of them has answered."""
         if self._faults.strikes("unreachable", request) or self._faults.strikes("cut", request):
             raise Cut
         if self._faults.strikes("hang", request):
@@ -127,7 +118,7 @@ class Conversation:
         return False
 
     async def _forward(self, request: kuberequests.Request, head: messages.Head, body: bytes) -> None:
-        """Ask the API and pass its answer on, true or not."""
+        """Forward the request to the API and its response, possibly falsified, to the client."""
         reader, writer = self._api = self._api or await self._upstream.connect()
         sent = head.without("accept-encoding", "transfer-encoding", "content-length")
         if body or head.get("content-length"):
@@ -136,7 +127,7 @@ class Conversation:
         await writer.drain()
         answer = await messages.read_head(reader)
         if answer is None:
-            raise messages.Broken("the API closed without an answer")
+            raise messages.Broken("the API closed without a response")
         if self._faults.strikes("swallow", request):
             raise Cut
         if answer.status == 101:
@@ -171,7 +162,7 @@ class Conversation:
     async def _pass_watch(
         self, request: kuberequests.Request, answer: messages.Head, body: AsyncIterator[bytes]
     ) -> None:
-        """Event by event; a 410 on purpose ends the watch."""
+        """Forward a watch event by event; the fault `gone` ends it with a 410."""
         head = answer.without("content-length", "transfer-encoding").plus("Transfer-Encoding", "chunked")
         await self._send(head.encode())
         liar = lies.EventLiar(request, self._faults)
@@ -195,7 +186,7 @@ class Conversation:
     async def _tunnel(
         self, answer: messages.Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Commands in containers: bytes both ways until one side has enough."""
+        """Forward bytes both ways (pods/exec) until one side closes."""
         await self._send(answer.encode())
         ways = [
             asyncio.create_task(_pump(reader, self._writer)),
@@ -221,7 +212,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _lines(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The body line by line, each with its end."""
+    """The body line by line, with line ends."""
     rest = b""
     async for piece in body:
         *whole, rest = (rest + piece).split(b"\n")
@@ -230,7 +221,7 @@ async def _lines(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _first(lines: AsyncIterator[bytes], end: asyncio.Task[None]) -> bytes | None:
-    """The next line; None when there is no more, or the end came before it."""
+    """The next line; None at the end of the body, or if `end` is done first."""
     coming = asyncio.ensure_future(anext(lines, None))
     try:
         await asyncio.wait((coming, end), return_when=asyncio.FIRST_COMPLETED)

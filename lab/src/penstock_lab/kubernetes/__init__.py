@@ -1,5 +1,5 @@
 """A real Kubernetes on one machine: etcd, the control plane, and kubelets with a containerd each.
 
-What the product promises is about real Kubernetes, so its whole suite must run on one wherever somebody sits
-down to work. Nothing here is needed to use the product: whoever has a cluster gives its kubeconfig.
+The product is meant for real Kubernetes, so its whole test suite must run on one on any developer's machine.
+Nothing here is needed to use the product: an existing cluster is given by its kubeconfig.
 """

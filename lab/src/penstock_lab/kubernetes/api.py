@@ -1,6 +1,4 @@
-"""The cluster of a kubeconfig, for setting it up and looking at it: a step of `lab up` patches a node or
-applies a role and is done.
-"""
+"""Access to a cluster by its kubeconfig, for the steps of `lab up`."""
 
 from __future__ import annotations
 
@@ -18,16 +16,15 @@ FIELD_MANAGER = "penstock-lab"
 
 
 def cluster(config: Path) -> kubeadmin.Cluster:
-    """With the rights that the file gives."""
     return kubeadmin.Cluster(access_by(config), manager=FIELD_MANAGER)
 
 
 def access_by(config: Path) -> kubeconfig.Access:
-    """What the file says, read again when it has changed: reading it takes longer than the API's answer."""
+    """The kubeconfig's content, cached until the file changes: parsing takes longer than a request."""
     try:
         return _access(config, config.stat().st_mtime_ns)
     except OSError:
-        return kubeconfig.load(config)  # which says what is wrong
+        return kubeconfig.load(config)  # raises with the reason
 
 
 @functools.lru_cache(maxsize=32)
@@ -36,7 +33,7 @@ def _access(config: Path, _changed: int) -> kubeconfig.Access:
 
 
 def token(config: Path, *, namespace: str, account: str, seconds: int) -> str:
-    """A token of the service account that lasts so long."""
+    """Request a token for the service account."""
     wanted = {"spec": {"expirationSeconds": seconds}}
     answer = cluster(config).ask(
         lambda kube: kube.create(
@@ -47,19 +44,19 @@ def token(config: Path, *, namespace: str, account: str, seconds: int) -> str:
 
 
 def node_complaint(config: Path, name: str) -> str:
-    """Why the node cannot take pods; nothing when it can."""
+    """Why the node cannot take pods; empty if it can."""
     try:
         answer = cluster(config).ask(lambda kube: kube.get(kinds.NODES, name=name))
     except errors.KubeNotFound:
-        return "its node has not come up yet"
+        return "its node is not registered yet"
     except (errors.KubeError, errors.UsageError) as error:
         return error.message
     return ready_complaint(msgspec.json.decode(answer))
 
 
 def ready_complaint(node: dict[str, Any]) -> str:
-    """What the node's Ready condition says if it is not True."""
+    """The message of the node's Ready condition if it is not True."""
     for condition in node.get("status", {}).get("conditions", ()):
         if condition["type"] == "Ready":
             return "" if condition["status"] == "True" else str(condition.get("message") or "not Ready")
-    return "says nothing of being Ready"
+    return "has no Ready condition"

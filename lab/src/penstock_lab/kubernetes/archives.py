@@ -1,6 +1,6 @@
-"""An image as containerd and registries take it: layers, configuration and manifest, known by their digests.
+"""Container images in OCI's format: layers, configuration and manifest, addressed by digest.
 
-An archive is OCI's layout in a tar. A layer that the reader has already may be named without being in it.
+An archive is an OCI layout in a tar file. A layer that the reader already has may be missing from it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 FULL_NAME = "io.containerd.image.name"
-"""The annotation by which containerd names what it imports, as it stands."""
+"""Annotation with the name under which containerd imports an image."""
 
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes known by their digest, which need not be at hand."""
+    """Bytes addressed by digest; the content may be missing."""
 
     digest: str
     size: int
@@ -37,13 +37,12 @@ class Blob:
         return cls(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), content)
 
     def described(self, kind: str) -> dict[str, Any]:
-        """How others refer to it."""
         return {"mediaType": kind, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """What is run from it when nothing else is said, and what it consists of, lowest layer first."""
+    """An image's entrypoint and its layers, lowest first."""
 
     entrypoint: tuple[str, ...]
     layers: tuple[Blob, ...]
@@ -60,7 +59,7 @@ class Image:
         return Blob.of(_json(content))
 
     def manifest(self, kind: str = MANIFEST, config: str = CONFIG, layer: str = LAYER) -> Blob:
-        """The manifest, in OCI's words or others that mean the same."""
+        """The manifest, with OCI's or equivalent media types."""
         content = {
             "schemaVersion": 2,
             "mediaType": kind,
@@ -71,7 +70,7 @@ class Image:
 
 
 def write(image: Image, reference: str, target: Path) -> None:
-    """Put the image at `target` as an archive, in one step."""
+    """Write the image as an archive, atomically."""
     unfinished = target.with_suffix(".new")
     with tarfile.open(unfinished, "w") as archive:
         for name, content in _files(image, reference):

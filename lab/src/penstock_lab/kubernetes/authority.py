@@ -1,6 +1,6 @@
-"""Who is who inside the cluster: one authority signs the certificates, one file lists the tokens.
+"""Certificates and tokens of the cluster: one CA, one token file.
 
-etcd and the kubelets serve only those with a certificate of this authority, since anybody on the machine can
+etcd and the kubelets accept only clients with a certificate of this CA, since any user of the machine can
 reach loopback. Everything is made once and kept: a repair must not lock anybody out.
 """
 
@@ -27,9 +27,9 @@ ADMIN = "admin"
 
 
 def ensure(cluster: layout.Cluster, *, penstockd_owner: files.Owner) -> str:
-    """Make what is missing."""
+    """Make the missing files."""
     files.directory(cluster.etc, mode=0o700)
-    _ensure_authority(cluster)
+    _make_certificate(cluster.key(AUTHORITY), cluster.authority, subject="/CN=penstock-lab-authority")
     for name in (ETCD, APISERVER):
         _ensure_signed(cluster, name, subject=f"/CN={name}", names="IP:127.0.0.1,DNS:localhost")
     _ensure_signed(cluster, API_TO_KUBELET, subject="/O=system:masters/CN=kube-apiserver", names="")
@@ -44,7 +44,7 @@ def ensure(cluster: layout.Cluster, *, penstockd_owner: files.Owner) -> str:
 
 
 def identities(cluster: layout.Cluster) -> dict[str, tuple[str, str]]:
-    """Part of the cluster → the user and the group that it is to the API."""
+    """(user, group) in the API by component, node or role."""
     own = {
         ADMIN: ("admin", "system:masters"),
         CONTROLLERS: ("system:kube-controller-manager", ""),
@@ -57,7 +57,7 @@ def identities(cluster: layout.Cluster) -> dict[str, tuple[str, str]]:
 
 
 def render_tokens(tokens: Mapping[str, str], who: Mapping[str, tuple[str, str]]) -> str:
-    """The API server's list: token, user, uid, groups."""
+    """The API server's token file: token, user, uid, groups."""
     return "".join(f'{token},{who[role][0]},{role},"{who[role][1]}"\n' for role, token in tokens.items())
 
 
@@ -82,40 +82,22 @@ def _write_kubeconfig(cluster: layout.Cluster, role: str, token: str, penstockd_
         files.write(place, content, mode=0o600)
 
 
-def _ensure_authority(cluster: layout.Cluster) -> None:
-    key, certificate = cluster.key(AUTHORITY), cluster.authority
-    if certificate.exists():
-        return
-    unfinished = certificate.with_suffix(".new")
-    argv = (*_new_certificate("/CN=penstock-lab-authority"), "-keyout", str(key), "-out", str(unfinished))
-    subprocesses.run(argv)
-    key.chmod(0o600)
-    _publish(unfinished, certificate)
-
-
 def _ensure_signed(cluster: layout.Cluster, name: str, *, subject: str, names: str) -> None:
-    """A key and a certificate that the authority has signed, good for clients and servers."""
-    certificate = cluster.certificate(name)
-    if certificate.exists():
-        return
+    """Make a key and a certificate signed by the CA, for clients and servers."""
     options = (f"subjectAltName={names}",) if names else ()
     usage = ("extendedKeyUsage=clientAuth,serverAuth", "basicConstraints=critical,CA:FALSE", *options)
     extensions = tuple(word for option in usage for word in ("-addext", option))
     signer = ("-CA", str(cluster.authority), "-CAkey", str(cluster.key(AUTHORITY)))
+    _make_certificate(cluster.key(name), cluster.certificate(name), *signer, *extensions, subject=subject)
+
+
+def _make_certificate(key: Path, certificate: Path, *options: str, subject: str) -> None:
+    """Make a key and its certificate, unless it exists; the certificate appears last."""
+    if certificate.exists():
+        return
     unfinished = certificate.with_suffix(".new")
-    key = cluster.key(name)
-    subprocesses.run(
-        (*_new_certificate(subject), *signer, *extensions, "-keyout", str(key), "-out", str(unfinished))
-    )
-    key.chmod(0o600)
-    _publish(unfinished, certificate)
-
-
-def _new_certificate(subject: str) -> tuple[str, ...]:
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
-    return ("openssl", "req", "-x509", "-nodes", *curve, "-days", DAYS, "-subj", subject)
-
-
-def _publish(unfinished: Path, finished: Path) -> None:
-    """The certificate appears last, so that whoever finds it finds its key, too."""
-    unfinished.replace(finished)
+    new = ("openssl", "req", "-x509", "-nodes", *curve, "-days", DAYS, "-subj", subject)
+    subprocesses.run((*new, *options, "-keyout", str(key), "-out", str(unfinished)))
+    key.chmod(0o600)
+    unfinished.replace(certificate)

@@ -1,8 +1,7 @@
-"""What a running API server is told: roles, and what kubelets cannot say of their nodes themselves.
+"""Objects made in a running API server: roles, and node status that the kubelets cannot set.
 
-A kubelet refuses a loopback address as its node's, and knows no GPUs without a device plugin; both are
-written into the node's status here. A kubelet that starts anew forgets the GPUs, so this is done at every
-`up`.
+A kubelet refuses a loopback address for its node, and knows no GPUs without a device plugin; both are patched
+into the node's status here. A restarted kubelet forgets the GPUs, so this is done at every `up`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ READ = ["get", "list", "watch"]
 
 
 def grant_roles(cluster: layout.Cluster) -> str:
-    """penstockd gets what it needs and no more; whoever is nobody in particular sees that there are nodes."""
+    """penstockd gets exactly the rights it needs; viewers may read nodes and namespaces."""
     manifests = (
         rbac.render_role(),
         rbac.render_binding(rbac.user(authority.PENSTOCKD)),
@@ -42,7 +41,7 @@ def grant_roles(cluster: layout.Cluster) -> str:
 
 
 def viewer_role() -> dict[str, Any]:
-    """What everybody on the machine may see of the lab's cluster."""
+    """The role of every user of the machine."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -52,7 +51,7 @@ def viewer_role() -> dict[str, Any]:
 
 
 def complete_nodes(cluster: layout.Cluster) -> str:
-    """Addresses, GPUs and no taint, for every node."""
+    """Set addresses and GPUs of every node and remove its startup taint."""
     api.cluster(cluster.admin_kubeconfig).ask(lambda kube: _complete(kube, cluster.machines))
     return f"{len(cluster.machines)} ready"
 
@@ -65,8 +64,8 @@ async def _complete(kube: client.KubeClient, machines: Sequence[layout.Machine])
 
 
 async def _remove_taint(kube: client.KubeClient, name: str) -> None:
-    """Not when the node has changed meanwhile: a taint that its controller has just removed would come back,
-    and might stay for minutes.
+    """Patches only the resourceVersion that was read: otherwise a taint that the node controller has just
+    removed could come back, and stay for minutes.
     """
     for tries_left in reversed(range(TRIES)):
         node = msgspec.json.decode(await kube.get(kinds.NODES, name=name))
@@ -82,12 +81,12 @@ async def _remove_taint(kube: client.KubeClient, name: str) -> None:
 
 
 def without_taint(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """The node's taints but the one that waits for a cloud."""
+    """The node's taints without the one for the cloud provider."""
     return [taint for taint in node["spec"].get("taints", []) if taint["key"] != UNINITIALIZED]
 
 
 def node_status(name: str, *, gpus: int) -> dict[str, Any]:
-    """What is added to the status that the kubelet writes."""
+    """What is added to the status from the kubelet."""
     amount = {wellknown.GPU_RESOURCE: str(gpus)}
     addresses = [{"type": "InternalIP", "address": ports.LOOPBACK}, {"type": "Hostname", "address": name}]
     return {"addresses": addresses, "capacity": amount, "allocatable": amount}

@@ -1,7 +1,6 @@
-"""The programs of a real Kubernetes, built once from Go modules and kept outside the checkout.
+"""Kubernetes' binaries, built once from Go modules and cached outside the checkout.
 
-What is kept is found by content: the hash of the module files and of Go's version. go.sum vouches for every
-module.
+The cache key is the hash of the module files and of Go's version. go.sum verifies every module.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ NICENESS = 10
 FETCHING = "Go modules"
 _WRONG_SOURCES = ("go.sum", "SECURITY ERROR", "checksum mismatch")
 _OUT_OF_REACH = ("://", "dial ", "GOPROXY")
-"""In Go's words, when it is an address that did not answer; all else is ours to mend."""
+"""In Go's output: the network is the cause; anything else is our own fault."""
 _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
 class ModulesUnreachableError(errors.LabError):
-    """Nothing is wrong with the sources: this machine cannot fetch them now."""
+    """The modules cannot be downloaded from here at the moment."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """One program: where its source is, and how long two cores are busy with it when nothing is cached."""
+    """A program, its Go package, and its build time on two cores with an empty cache."""
 
     name: str
     package: str
@@ -46,13 +45,13 @@ class Program:
 
 @dataclass(frozen=True)
 class Module:
-    """A go.mod with the programs that are built from it."""
+    """A go.mod and the programs built from it."""
 
     name: str
     source: Path
     programs: tuple[Program, ...]
     version_of: str
-    """The module whose version the programs say they have."""
+    """The module whose version the programs report."""
 
 
 def _kubernetes(source: Path, pause: str) -> Module:
@@ -70,7 +69,7 @@ def _kubernetes(source: Path, pause: str) -> Module:
 
 KUBERNETES = _kubernetes(SOURCE, "./pause")
 VERSIONS = {"1.35": _kubernetes(SOURCE / "v1.35", "../pause/main.go"), "1.36": KUBERNETES}
-"""Minor version → what it is built from; `scripts/pin_kubernetes.py` makes the directory of another one."""
+"""By minor version; `scripts/pin_kubernetes.py` adds another one."""
 NEWEST = "1.36"
 KWOK = Module(
     name="kwok",
@@ -83,18 +82,17 @@ KWOK = Module(
 def ensure(
     module: Module, *, listener: taskgraph.Listener, environment: Mapping[str, str] | None = None
 ) -> Path:
-    """The directory with the module's programs, which are built unless they are there."""
+    """The directory of the module's programs; builds them if they are not cached."""
     settings = dict(os.environ if environment is None else environment)
     go = find_go(settings)
     finished = cache.root(settings) / f"{module.name}-{fingerprint(module, go_version(go))}"
     return cache.ensure(
-        finished,
-        lambda target: _build_all(module, target, go=go, environment=settings, listener=listener),
+        finished, lambda target: _build_all(module, target, go=go, environment=settings, listener=listener)
     )
 
 
 def find_go(environment: Mapping[str, str]) -> str:
-    """Go's command, on PATH or where it usually is; sudo hides the first."""
+    """The go command, on PATH or in its usual places, since sudo resets PATH."""
     places = os.pathsep.join((environment.get("PATH", ""), *USUAL_GO_PLACES))
     found = shutil.which("go", path=places)
     if found is None:
@@ -110,7 +108,7 @@ def _go_hint() -> str:
 
 
 def go_version(go: str) -> str:
-    """What Go says of itself, such as `go1.26.8`, and the kind of machine it builds for."""
+    """Go's version and target, such as `go1.26.8 linux amd64`."""
     argv = [go, "env", "GOVERSION", "GOOS", "GOARCH"]
     try:
         answer = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
@@ -120,13 +118,13 @@ def go_version(go: str) -> str:
 
 
 def parse_go_version(text: str) -> tuple[int, int]:
-    """(1, 26) from `go1.26.8 linux amd64`; (0, 0) from what is no release."""
+    """(1, 26) from `go1.26.8 linux amd64`; (0, 0) if it is not a release."""
     match = re.match(r"go(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def fingerprint(module: Module, version: str) -> str:
-    """The same for the same sources and the same Go, whatever their dates and places."""
+    """Depends only on the sources' content and Go's version."""
     digest = hashlib.sha256(version.encode())
     for path in _sources(module):
         digest.update(f"\0{path.relative_to(module.source)}\0".encode() + path.read_bytes())
@@ -134,11 +132,11 @@ def fingerprint(module: Module, version: str) -> str:
 
 
 def _sources(module: Module) -> list[Path]:
-    """go.mod, go.sum and Go files of the module; not those of a module below it."""
+    """go.mod, go.sum and Go files of the module, without nested modules."""
     if not (module.source / "go.mod").is_file():
         raise errors.LabError(
-            f"there is no {module.source / 'go.mod'} to build from",
-            hint="Only a checkout of Penstock has it: run penstock from there.",
+            f"cannot build: {module.source / 'go.mod'} does not exist",
+            hint="It is part of a checkout of Penstock: run penstock from there.",
         )
     inner = [path.parent for path in module.source.glob("*/go.mod")]
     found = [module.source / "go.mod", module.source / "go.sum", *module.source.rglob("*.go")]
@@ -147,12 +145,12 @@ def _sources(module: Module) -> list[Path]:
 
 
 def _shared(module: Module) -> list[str]:
-    """Go files of another module's directory that a program is built from."""
+    """Programs built from Go files outside the module's directory."""
     return [program.package for program in module.programs if program.package.startswith("../")]
 
 
 def version_of(module: Module) -> str:
-    """The pinned version of what is built, such as v1.36.3."""
+    """The pinned version, such as v1.36.3."""
     text = (module.source / "go.mod").read_text(encoding="utf-8")
     match = re.search(rf"^\s*(?:require )?{re.escape(module.version_of)} (v\S+)$", text, re.MULTILINE)
     if match is None:
@@ -161,7 +159,7 @@ def version_of(module: Module) -> str:
 
 
 def link_flags(version: str) -> str:
-    """What makes the programs say their version: without it clients and controllers refuse to work."""
+    """Linker flags that set the programs' version: without it clients and controllers refuse to work."""
     major, minor = version.removeprefix("v").split(".")[:2]
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     said = (f"-X {package}.{name}={value}" for package in _VERSION_PACKAGES for name, value in values.items())
@@ -171,7 +169,7 @@ def link_flags(version: str) -> str:
 def _build_all(
     module: Module, target: Path, *, go: str, environment: Mapping[str, str], listener: taskgraph.Listener
 ) -> None:
-    scratch = target / "scratch"  # goes with `target` when Go is killed: it would leave that in /tmp
+    scratch = target / "scratch"  # removed with `target` if Go is killed; in /tmp it would stay
     scratch.mkdir()
     environment = {**environment, "GOTMPDIR": str(scratch)}
     listener.began(FETCHING)
@@ -189,23 +187,23 @@ def _build_all(
 
 
 def estimate(seconds: int) -> str:
-    """How long the rest takes, for people."""
+    """The remaining time, as text."""
     if seconds < 60:
         return "built, less than a minute left" if seconds else "built"
     return f"built, about {round(seconds / 60)} min left"
 
 
 def _fetch(module: Module, *, go: str, environment: Mapping[str, str]) -> None:
-    shared = _shared(module)  # files, which Go lists only apart from packages; they need no module
+    shared = _shared(module)  # files: Go does not list them together with packages, and they need no modules
     packages = [program.package for program in module.programs if program.package not in shared]
     failure = _go(module, [go, "list", "-deps", "-f", "{{.Name}}", *packages], environment)
     if not failure:
         return
     if any(word in failure for word in _WRONG_SOURCES):
-        raise errors.LabError(f"the Go modules of {module.name} are not those of go.sum", hint=failure)
+        raise errors.LabError(f"the Go modules of {module.name} do not match go.sum", hint=failure)
     if any(word in failure for word in _OUT_OF_REACH):
         raise ModulesUnreachableError(f"the Go modules of {module.name} cannot be fetched", hint=failure)
-    raise errors.LabError(f"Go does not understand what {module.name} is built from", hint=failure)
+    raise errors.LabError(f"Go cannot list the packages of {module.name}", hint=failure)
 
 
 def _build(
@@ -220,7 +218,7 @@ def _build(
 
 
 def _go(module: Module, argv: list[str], environment: Mapping[str, str]) -> str:
-    """Run Go, giving way to others; its last words if it fails."""
+    """Run Go with low priority; the end of its output if it fails."""
     settings = dict(environment) | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     settings.setdefault("HOME", "/root")
     try:

@@ -1,8 +1,8 @@
-"""The cgroups of a cluster's containers: made before a kubelet looks for them, removed at the end.
+"""The cgroups of a cluster's containers: made before a kubelet needs them, removed at the end.
 
-With cgroup v1 each controller has a tree of its own and every one needs the directory; with v2 there is one
-tree, whose controllers must be handed down. Every process of every container is in them, which is how
-whatever is left of a cluster is found and ended.
+With cgroup v1 each controller has its own tree, and each tree needs the directory; with v2 there is one tree,
+and controllers must be enabled for children. Every process of every container is in these cgroups, so they
+are also how a cluster's remaining processes are found and killed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ROOT = Path("/sys/fs/cgroup")
 _PROCESSES = "cgroup.procs"
 _INHERITED_CPUSET = ("cpuset.cpus", "cpuset.mems")
 _AT_ONCE = 256
-"""Processes that are held at once: each takes a descriptor, of which we may have a thousand."""
+"""Pidfds open at once; the limit is usually a thousand."""
 
 
 def make(name: str, *, root: Path = ROOT) -> None:
-    """The cgroup `name` (with parts divided by `/`) in every tree that a kubelet looks at."""
+    """Make the cgroup `name` (components separated by `/`) in every tree that a kubelet uses."""
     for tree in trees(root):
         if tree != root and (tree / "cgroup.controllers").exists():
-            continue  # v2 beside v1, which has the controllers
+            continue  # v2 beside v1: v1 has the controllers
         place = tree
         for part in name.split("/"):
             parent, place = place, place / part
@@ -36,7 +36,7 @@ def make(name: str, *, root: Path = ROOT) -> None:
 
 
 def remove(name: str, *, root: Path = ROOT, rounds: int = 100) -> None:
-    """End every process in the cgroup, in all trees, and remove it; nothing to do where it is not."""
+    """Kill every process in the cgroup, in all trees, and remove it if it exists."""
     tops = [tree / name for tree in trees(root) if (tree / name).is_dir()]
     for _ in range(rounds):
         for top in tops:
@@ -49,7 +49,7 @@ def remove(name: str, *, root: Path = ROOT, rounds: int = 100) -> None:
 
 
 def trees(root: Path = ROOT) -> list[Path]:
-    """The tops of all trees: one with cgroup v2, one for each controller with v1, as far as it is mounted."""
+    """The roots of all mounted trees: one with cgroup v2, one per controller with v1."""
     if (root / "cgroup.controllers").exists():
         return [root]
     if not root.is_dir():
@@ -58,7 +58,7 @@ def trees(root: Path = ROOT) -> list[Path]:
 
 
 def writable(tree: Path) -> bool:
-    """Whether cgroups can be made there, found out by making one."""
+    """Whether cgroups can be made there; tries it."""
     trial = tree / f"penstock-trial-{os.getpid()}"
     try:
         trial.mkdir()
@@ -69,8 +69,8 @@ def writable(tree: Path) -> bool:
 
 
 def processes_in(top: Path) -> set[int]:
-    """Pids of all processes in the cgroup and below it; those outside of our pid namespace are shown as 0,
-    which to a signal would mean ourselves.
+    """Pids in the cgroup and below. The kernel shows processes outside our pid namespace as 0, which kill(2)
+    would take for our own process group.
     """
     words = {word for folder in _with_descendants(top) for word in _read(folder / _PROCESSES).split()}
     return {int(word) for word in words} - {0}
@@ -83,7 +83,7 @@ def _kill_all(top: Path) -> None:
 
 
 def _kill(top: Path, pids: list[int]) -> None:
-    """A pidfd keeps each pid from reuse while a second look makes sure that its process is still in there."""
+    """Pidfds prevent pid reuse; a second read then confirms that each process is still in the cgroup."""
     found = {}
     try:
         for pid in pids:
@@ -98,7 +98,7 @@ def _kill(top: Path, pids: list[int]) -> None:
 
 
 def _hand_down(parent: Path, place: Path) -> None:
-    """Controllers and CPU sets are not inherited by themselves."""
+    """Enable controllers and copy CPU sets: children do not inherit them."""
     if (parent / "cgroup.subtree_control").exists():
         for controller in _read(parent / "cgroup.controllers").split():
             _try_to_enable(parent, controller)
@@ -110,13 +110,13 @@ def _hand_down(parent: Path, place: Path) -> None:
 
 
 def _try_to_enable(place: Path, controller: str) -> None:
-    """A controller that v1 has taken, or that real-time processes forbid, is not to be had: so be it."""
+    """Fails for controllers that v1 uses or that real-time processes block; they are left out."""
     with contextlib.suppress(OSError):
         (place / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def _removed(top: Path) -> bool:
-    """Whether the cgroup is gone after an attempt to remove it, the innermost parts first."""
+    """Try to remove the cgroup, innermost parts first; whether it is gone."""
     for folder in sorted(_with_descendants(top), key=lambda path: len(path.parts), reverse=True):
         with contextlib.suppress(OSError):
             folder.rmdir()

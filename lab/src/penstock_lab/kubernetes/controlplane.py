@@ -1,7 +1,6 @@
 """etcd and the three daemons of the control plane as components of a lab.
 
-They are stopped in the opposite order of this table: an API server whose etcd has gone holds its port for
-most of a minute.
+They are stopped in reverse order: an API server without etcd holds its port for most of a minute.
 """
 
 from __future__ import annotations
@@ -17,16 +16,17 @@ KEYS = "cluster keys"
 FILES = "cluster files"
 ETCD = "etcd"
 APISERVER = "apiserver"
-CONTROLLERS = "controllers"
-SCHEDULER = "scheduler"
+CONTROLLERS = authority.CONTROLLERS
+SCHEDULER = authority.SCHEDULER
 LISTEN = ports.LOOPBACK
 REQUESTS = {"kube-api-qps": 500, "kube-api-burst": 1000}
-"""With the default of 20 a second, a thousand pods take a minute."""
+"""At the default of 20 requests a second, a thousand pods take a minute."""
 
 
 def all_components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
-    """Those needed by others first."""
-    return (_etcd(cluster), _apiserver(cluster), _controllers(cluster), _scheduler(cluster))
+    """The control plane, dependencies first."""
+    scheduler = _api_client(cluster, SCHEDULER, "kube-scheduler", cluster.scheduler_port, {})
+    return (_etcd(cluster), _apiserver(cluster), _controllers(cluster), scheduler)
 
 
 def _etcd(cluster: layout.Cluster) -> component.Component:
@@ -54,7 +54,7 @@ def _etcd(cluster: layout.Cluster) -> component.Component:
         after=(KEYS,),
         argv=(str(cluster.programs / "etcd"), *flags(options)),
         port=cluster.etcd_port,
-        check=lambda: listens(cluster.etcd_port),
+        check=lambda: health.listens(cluster.etcd_port),
     )
 
 
@@ -98,7 +98,7 @@ def _apiserver(cluster: layout.Cluster) -> component.Component:
 
 
 def _controllers(cluster: layout.Cluster) -> component.Component:
-    options = _client_options(cluster, authority.CONTROLLERS, cluster.controllers_port) | {
+    options: dict[str, object] = {
         "service-account-private-key-file": cluster.key(authority.SERVICE_ACCOUNTS),
         "use-service-account-credentials": "true",
         "root-ca-file": cluster.authority,
@@ -106,37 +106,30 @@ def _controllers(cluster: layout.Cluster) -> component.Component:
         "node-monitor-grace-period": "20s",
         "flex-volume-plugin-dir": cluster.state / "volume-plugins",
     }
-    return component.Component(
-        name=CONTROLLERS,
-        after=(APISERVER,),
-        argv=(str(cluster.programs / "kube-controller-manager"), *flags(options)),
-        port=cluster.controllers_port,
-        check=lambda: listens(cluster.controllers_port),
-    )
+    port = cluster.controllers_port
+    return _api_client(cluster, CONTROLLERS, "kube-controller-manager", port, options)
 
 
-def _scheduler(cluster: layout.Cluster) -> component.Component:
-    options = _client_options(cluster, authority.SCHEDULER, cluster.scheduler_port)
-    return component.Component(
-        name=SCHEDULER,
-        after=(APISERVER,),
-        argv=(str(cluster.programs / "kube-scheduler"), *flags(options)),
-        port=cluster.scheduler_port,
-        check=lambda: listens(cluster.scheduler_port),
-    )
-
-
-def _client_options(cluster: layout.Cluster, role: str, port: int) -> dict[str, object]:
+def _api_client(
+    cluster: layout.Cluster, name: str, program: str, port: int, more: Mapping[str, object]
+) -> component.Component:
+    """A daemon that needs only the API server."""
     options: dict[str, object] = {
-        "kubeconfig": cluster.kubeconfig(role),
-        "authentication-kubeconfig": cluster.kubeconfig(role),
-        "authorization-kubeconfig": cluster.kubeconfig(role),
+        "kubeconfig": cluster.kubeconfig(name),
+        "authentication-kubeconfig": cluster.kubeconfig(name),
+        "authorization-kubeconfig": cluster.kubeconfig(name),
         "bind-address": LISTEN,
         "secure-port": port,
         "leader-elect": "false",
         "profiling": "false",
     }
-    return options | REQUESTS
+    return component.Component(
+        name=name,
+        after=(APISERVER,),
+        argv=(str(cluster.programs / program), *flags({**options, **REQUESTS, **more})),
+        port=port,
+        check=lambda: health.listens(port),
+    )
 
 
 def flags(options: Mapping[str, object]) -> tuple[str, ...]:
@@ -144,13 +137,8 @@ def flags(options: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(f"--{name}={value}" for name, value in options.items())
 
 
-def listens(port: int) -> str:
-    """Somebody listens there."""
-    return "" if ports.is_listening(port) else f"does not listen on port {port}"
-
-
 def audit_policy() -> dict[str, object]:
-    """Note what penstockd asks for, and nobody else's requests."""
+    """Log the requests of penstockd only."""
     rules = [{"level": "Metadata", "users": [authority.PENSTOCKD]}, {"level": "None"}]
     return {
         "apiVersion": "audit.k8s.io/v1",
@@ -161,7 +149,7 @@ def audit_policy() -> dict[str, object]:
 
 
 def prepare(cluster: layout.Cluster) -> None:
-    """What must be there, private to root, before any of them starts."""
+    """Make the files that the control plane needs, private to root."""
     for path in (cluster.state, cluster.etcd_data):
         files.directory(path, mode=0o700)
     files.write(cluster.audit_policy, msgspec.json.encode(audit_policy()))

@@ -1,8 +1,7 @@
-"""A cluster that somebody else keeps: its nodes become the lab's, and penstockd gets an identity there.
+"""An existing cluster, given by its kubeconfig: the lab uses its nodes, and penstockd gets an account there.
 
-The given kubeconfig is used to install the role, an account and its token, and for what root types; penstockd
-itself never gets it. Files of this machine are not there, so pods see no shared folder and every byte of
-output comes through the API.
+The given kubeconfig is used to install a role, an account and its token, and by root's commands; penstockd
+never gets it. Pods there cannot see this machine's files, so all output is fetched through the API.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ log = logging.getLogger(__name__)
 STEP = "cluster access"
 MACHINE_ID = Path("/etc/machine-id")
 IMAGE = "debian:stable-slim"
-"""Any cluster with a way out can pull it; another one is chosen by `#K8S_IMAGE`."""
+"""Any cluster with internet access can pull it; scripts choose another one with `#K8S_IMAGE`."""
 TOKEN_SECONDS = 30 * 24 * 3600
 UNUSABLE = ("NoSchedule", "NoExecute")
 
 
 def members(config: Path) -> tuple[spec.Member, ...]:
-    """The cluster's nodes that take ordinary pods, with what is left to give on each."""
+    """The cluster's nodes that take ordinary pods, with their allocatable amounts."""
     listed = api.cluster(config).items(kinds.NODES, dict)
     found = tuple(_member(node) for node in listed if is_usable(node))
     if not found:
-        raise errors.UsageError(f"the cluster of {config} has no node that is Ready and takes pods")
+        raise errors.UsageError(f"the cluster of {config} has no node that is Ready and accepts pods")
     return found
 
 
 def is_usable(node: dict[str, Any]) -> bool:
-    """Ready, not cordoned, and without a taint that keeps pods away."""
+    """Ready, not cordoned, and without a NoSchedule or NoExecute taint."""
     taints = {taint["effect"] for taint in node["spec"].get("taints", ())}
     closed = node["spec"].get("unschedulable", False) or taints & set(UNUSABLE)
     return not closed and not api.ready_complaint(node)
@@ -61,13 +60,13 @@ def _member(node: dict[str, Any]) -> spec.Member:
 
 
 def install(place: paths.LabPaths, lab: spec.LabSpec, *, penstockd_owner: files.Owner) -> str:
-    """Roles, accounts and kubeconfigs; done again, it renews the tokens."""
+    """Install roles, accounts and kubeconfigs; a second run renews the tokens."""
     config = Path(lab.kubernetes)
     namespace = namespace_of(place, lab)
     api.cluster(config).apply(_named("Namespace", namespace))
     roles = {authority.PENSTOCKD: rbac.render_role(), authority.VIEWER: bootstrap.viewer_role()}
     for name, role in roles.items():
-        role["metadata"]["name"] = f"{namespace}-{name}"  # another one of that name may be there
+        role["metadata"]["name"] = f"{namespace}-{name}"  # the cluster may have one of the plain name
         _make_account(config, namespace, name, role)
     files.write(
         place.penstockd_kubeconfig,
@@ -76,12 +75,13 @@ def install(place: paths.LabPaths, lab: spec.LabSpec, *, penstockd_owner: files.
         owner=penstockd_owner,
     )
     files.write(place.viewer_kubeconfig, _kubeconfig(config, namespace, authority.VIEWER))
-    files.write(place.admin_kubeconfig, render_kubeconfig(config, user=_user(config)), mode=0o600)
+    user = _entry(config, "user", ("client-certificate", "client-key"))
+    files.write(place.admin_kubeconfig, render_kubeconfig(config, user=user), mode=0o600)
     return f"{len(lab.members)} nodes"
 
 
 def remove(place: paths.LabPaths, lab: spec.LabSpec) -> None:
-    """Take back what install made; a cluster that does not answer or refuses keeps it, and that is said."""
+    """Remove what install made; logs what is left if the cluster fails or refuses."""
     config, left = Path(lab.kubernetes), _made(place, lab)
     try:
         for name, manifest in tuple(left.items()):
@@ -92,13 +92,13 @@ def remove(place: paths.LabPaths, lab: spec.LabSpec) -> None:
 
 
 _LEFT = (
-    "penstock: the cluster of %s may keep what the lab made there: %s\n"
-    "  Should it come back: kubectl delete %s, and look for pods of the lab's jobs."
+    "penstock: objects of the lab may remain in the cluster of %s: %s\n"
+    "  Once it is reachable: kubectl delete %s, and look for pods of the lab's jobs."
 )
 
 
 def _made(place: paths.LabPaths, lab: spec.LabSpec) -> dict[str, dict[str, Any]]:
-    """What is this lab's alone, by kubectl's names for it."""
+    """The objects that only this lab uses, by their kubectl names."""
     namespace = namespace_of(place, lab)
     names = [f"{namespace}-{name}" for name in (authority.PENSTOCKD, authority.VIEWER)]
     found = [_named(kind, name) for kind in ("ClusterRoleBinding", "ClusterRole") for name in names]
@@ -112,8 +112,8 @@ def _named(kind: str, name: str) -> dict[str, Any]:
 
 
 def namespace_of(place: paths.LabPaths, lab: spec.LabSpec) -> str:
-    """Where the accounts of this lab are: the cluster may be used by labs of the same name, also by those of
-    other machines, and each removes its own only.
+    """The namespace of this lab's accounts, unique to lab and machine: several labs of one name may use the
+    cluster, and each removes only its own.
     """
     digest = hashlib.sha256(f"{_machine()}:{place.directory}".encode()).hexdigest()[:8]
     return f"penstock-lab-{lab.name}-{digest}"
@@ -143,7 +143,7 @@ def _kubeconfig(config: Path, namespace: str, name: str) -> bytes:
 
 
 def render_kubeconfig(config: Path, *, user: dict[str, Any]) -> bytes:
-    """The same cluster for another user, in one file."""
+    """A self-contained kubeconfig of the same cluster for another user."""
     cluster = _entry(config, "cluster", ("certificate-authority",))
     content = {
         "apiVersion": "v1",
@@ -156,12 +156,8 @@ def render_kubeconfig(config: Path, *, user: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
-def _user(config: Path) -> dict[str, Any]:
-    return _entry(config, "user", ("client-certificate", "client-key"))
-
-
 def _entry(config: Path, kind: str, file_fields: tuple[str, ...]) -> dict[str, Any]:
-    """The cluster or user of the current context, with the content of the files it names."""
+    """The cluster or user of the current context, with referenced files embedded."""
     try:
         document = YAML(typ="safe", pure=True).load(config.read_text(encoding="utf-8"))
         contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
@@ -172,5 +168,5 @@ def _entry(config: Path, kind: str, file_fields: tuple[str, ...]) -> dict[str, A
                 content = (config.parent / found.pop(field)).read_bytes()
                 found[f"{field}-data"] = base64.b64encode(content).decode()
     except (OSError, YAMLError, KeyError, TypeError, StopIteration) as error:
-        raise errors.UsageError(f"{config} is not a kubeconfig that can be used: {error}") from error
+        raise errors.UsageError(f"{config} is not a usable kubeconfig: {error}") from error
     return found

@@ -1,9 +1,8 @@
-"""What clusters change on the machine itself, noted by the first one and undone with the last one.
+"""Host settings that clusters change: saved by the first cluster, restored with the last one.
 
-Pods reach each other through the host, which the network plugin makes forward packets; shims and kubelets
-have directories that are the same for all of a host. What was there before any cluster only the first one
-has seen, so the note is none of a single lab's. One of the directories outlives a restart of the machine, and
-so does the note; the setting does not.
+The CNI plugin enables IP forwarding on the host, and shims and kubelets share directories with all others on
+the host. Only the first cluster sees the original state, so the note does not belong to a single lab. One of
+the directories survives a reboot, so the note does too; the setting does not.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from penstock_lab.kubernetes import cgroups, layout, nodeview
 NOTE = Path("/var/lib/penstock-lab-host.json")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 FOLDERS = (Path("/run/containerd/s"), Path("/run/containerd"), nodeview.DEVICE_PLUGINS)
-"""The inner ones first."""
+"""Innermost first."""
 
 
 class Before(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine without a cluster."""
+    """The machine's state before any cluster."""
 
     boot: str
     forwarding: str
@@ -34,7 +33,7 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remember(cluster: layout.Cluster) -> None:
-    """Note how it was, unless somebody has; from here on the cluster's cgroup says that it needs this."""
+    """Save the original state unless it is saved; the cluster's cgroup marks it as a user of the settings."""
     with _note() as descriptor:
         cgroups.make(cluster.cgroup)
         known, boot = _read(descriptor), processes.boot_id()
@@ -47,7 +46,7 @@ def remember(cluster: layout.Cluster) -> None:
 
 
 def restore() -> None:
-    """As it was before all clusters, if none is left."""
+    """Restore the original state if no cluster is left."""
     if not NOTE.exists():
         return
     with _note() as descriptor:
@@ -58,14 +57,14 @@ def restore() -> None:
             FORWARDING.write_text(before.forwarding)
         for folder in FOLDERS:
             if before is not None and str(folder) in before.missing:
-                with contextlib.suppress(OSError):  # somebody else has put something there
+                with contextlib.suppress(OSError):  # in use by others
                     folder.rmdir()
         NOTE.unlink()
 
 
 @contextlib.contextmanager
 def _note() -> Iterator[int]:
-    """The note, for us alone; one that was removed while we waited for it is no longer the note."""
+    """Open and lock the note; opens it again if it was removed while we waited for the lock."""
     while True:
         descriptor = os.open(NOTE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
@@ -78,7 +77,7 @@ def _note() -> Iterator[int]:
 
 
 def _read(descriptor: int) -> Before | None:
-    """Nothing when nobody has written it, or only half of it."""
+    """None if the note is empty or incomplete."""
     try:
         return msgspec.json.decode(os.pread(descriptor, 2**16, 0), type=Before)
     except (msgspec.MsgspecError, UnicodeDecodeError):

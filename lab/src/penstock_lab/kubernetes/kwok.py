@@ -1,8 +1,7 @@
-"""Nodes by the thousand that only seem to be there: a real control plane, and kwok to play the kubelets.
+"""Thousands of simulated nodes: a real control plane, and kwok in place of kubelets.
 
-Pods on such nodes run and end by a clock, so what is measured is the bridge and not containers. A job's pod
-ends well after as many milliseconds as the annotation `penstock.dev/pretend-milliseconds` says, else after
-RUN_MILLISECONDS.
+Pods on these nodes run and end by timers, so benchmarks measure the bridge and not containers. A job's pod
+succeeds after the annotation `penstock.dev/pretend-milliseconds`, else after RUN_MILLISECONDS.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.kube import client, kinds, types
-from penstock_lab import component, files, ports
+from penstock_lab import component, files, health, ports
 from penstock_lab.kubernetes import api, controlplane, layout
 
 KWOK = "kwok"
@@ -66,7 +65,6 @@ _ENDED = (
 
 
 def components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
-    """kwok beside the control plane."""
     options = {
         "kubeconfig": cluster.admin_kubeconfig,
         "config": cluster.stages,
@@ -81,25 +79,24 @@ def components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
             after=(controlplane.APISERVER,),
             argv=(str(cluster.pretender), *controlplane.flags(options)),
             port=cluster.registry_port,
-            check=lambda: controlplane.listens(cluster.registry_port),
+            check=lambda: health.listens(cluster.registry_port),
         ),
     )
 
 
 def prepare(cluster: layout.Cluster) -> str:
-    """What kwok is told: how nodes and pods come, go on and end."""
     documents = (msgspec.json.encode(stage) for stage in stages())
     files.write(cluster.stages, b"\n---\n".join(documents) + b"\n")
     return f"{len(cluster.nodes)} nodes"
 
 
 def make_nodes(cluster: layout.Cluster) -> str:
-    """Every node that is not there yet."""
+    """Create the missing nodes."""
     admin = api.cluster(cluster.admin_kubeconfig)
     there = {node.metadata.name for node in admin.items(kinds.NODES, types.Object)}
     wanted = [machine for machine in cluster.machines if machine.name not in there]
     admin.ask(lambda kube: _make_nodes(kube, wanted))
-    return f"{len(cluster.machines)} pretended"
+    return f"{len(cluster.machines)} simulated"
 
 
 async def _make_nodes(kube: client.KubeClient, machines: Sequence[layout.Machine]) -> None:
@@ -114,7 +111,7 @@ async def _make_node(kube: client.KubeClient, machine: layout.Machine) -> None:
 
 
 def render_node(machine: layout.Machine) -> dict[str, Any]:
-    """A node of the lab's size."""
+    """A node with the lab's CPUs, memory and GPUs."""
     amount = {
         "cpu": str(machine.spec.cpus),
         "memory": f"{machine.spec.memory_mb}Mi",
@@ -131,7 +128,7 @@ def render_node(machine: layout.Machine) -> dict[str, Any]:
 
 
 def stages() -> tuple[dict[str, Any], ...]:
-    """What happens to objects by themselves, in kwok's words."""
+    """kwok's stages: automatic changes of nodes and pods."""
     alive = _expression(".metadata.deletionTimestamp", "DoesNotExist")
     ended = _CONTAINERS.format(phase="Succeeded", ready="False", state=_ENDED)
     running = _CONTAINERS.format(phase="Running", ready="True", state=_RUNNING)
@@ -172,12 +169,7 @@ def _stage(
     }
     if delay is not None:
         spec["delay"] = delay
-    return {
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "Stage",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name}, "spec": spec}
 
 
 def _expression(key: str, operator: str, *values: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Where everything of the cluster is and which ports it has: one class knows, nobody else joins names.
+"""Paths and ports of the lab's Kubernetes.
 
-Ports follow the lab's own block. A pod network of its own for each node follows from the kubelet's port, so
-that several labs on one machine never share an address.
+Ports follow the lab's own block. Each node's pod network is derived from its kubelet's port, so labs on one
+machine never share an address.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.model import cluster as model
+from penstock_lab.paths import Below
 
 CONTROL_PORTS = 5
 """etcd for clients, etcd for peers, controller manager, scheduler, registry."""
@@ -21,123 +22,76 @@ CGROUP_PREFIX = "penstock-k8s-"
 
 
 def port_count(nodes: int) -> int:
-    """How many ports a cluster with that many nodes needs beside its API's."""
+    """Number of ports that a cluster needs besides the API's."""
     return CONTROL_PORTS + nodes
 
 
 def digest(directory: Path) -> str:
-    """What the names of things outside of a lab's directory end in, so that they are known as its own."""
+    """Suffix of the names of a lab's objects outside its directory, such as cgroups."""
     return hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
+
+
+class _Port:
+    """A port at an offset in the cluster's block."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+    def __get__(self, cluster: Cluster, _owner: type[Cluster]) -> int:
+        return cluster.first_port + self.offset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A cluster to be: its directory, programs, ports and nodes."""
+    """A cluster's directory, programs, ports and nodes."""
 
     directory: Path
     """The lab's."""
     programs: Path
-    """Where etcd, kube-apiserver and the others were built."""
+    """Directory of etcd, kube-apiserver and the other binaries."""
     pretender: Path = Path()
-    """kwok, if nodes are only to seem to be there."""
+    """The kwok binary, if the nodes are simulated."""
     api_port: int
     first_port: int
     nodes: tuple[model.NodeSpec, ...]
 
-    # -- ports -----------------------------------------------------------------------------------------------
-    @property
-    def etcd_port(self) -> int:
-        return self.first_port
+    # -- ports ---------------------------------------------------------------------------------------------
+    etcd_port = _Port(0)
+    peer_port = _Port(1)
+    controllers_port = _Port(2)
+    scheduler_port = _Port(3)
+    registry_port = _Port(4)
 
-    @property
-    def peer_port(self) -> int:
-        return self.first_port + 1
-
-    @property
-    def controllers_port(self) -> int:
-        return self.first_port + 2
-
-    @property
-    def scheduler_port(self) -> int:
-        return self.first_port + 3
-
-    @property
-    def registry_port(self) -> int:
-        return self.first_port + 4
-
-    # -- files -----------------------------------------------------------------------------------------------
-    @property
-    def etc(self) -> Path:
-        """Keys, tokens, kubeconfigs and settings: root's alone."""
-        return self.directory / "etc" / "kubernetes"
-
-    @property
-    def state(self) -> Path:
-        return self.directory / "kubernetes"
-
-    @property
-    def audit_policy(self) -> Path:
-        return self.etc / "audit.json"
-
-    @property
-    def audit_log(self) -> Path:
-        """Every request of penstockd, for those who ask what it does with its rights."""
-        return self.directory / "log" / "audit.log"
-
-    @property
-    def stages(self) -> Path:
-        """How pretended nodes and pods behave."""
-        return self.etc / "stages.yaml"
+    # -- files ---------------------------------------------------------------------------------------------
+    etc = Below("etc/kubernetes")
+    """Keys, tokens, kubeconfigs and settings; readable by root only."""
+    state = Below("kubernetes")
+    audit_policy = Below("etc/kubernetes/audit.json")
+    audit_log = Below("log/audit.log")
+    """Every request of penstockd, to see which of its rights it uses."""
+    stages = Below("etc/kubernetes/stages.yaml")
+    """kwok's stages: how simulated nodes and pods behave."""
 
     @property
     def pretended(self) -> bool:
         return self.pretender != Path()
 
-    @property
-    def kubectl(self) -> Path:
-        return self.directory / "bin" / "kubectl"
-
-    @property
-    def etcd_data(self) -> Path:
-        return self.state / "etcd"
-
-    @property
-    def registry(self) -> Path:
-        return self.state / "registry"
-
-    @property
-    def registries(self) -> Path:
-        """Where containerds look up what the name of a registry means."""
-        return self.etc / "registries"
-
-    @property
-    def authority(self) -> Path:
-        """The certificate by which everybody knows the API server."""
-        return self.directory / "etc" / "kubernetes-authority.crt"
-
-    @property
-    def tokens(self) -> Path:
-        return self.etc / "tokens.csv"
-
-    @property
-    def admin_kubeconfig(self) -> Path:
-        return self.directory / "etc" / "admin.kubeconfig"
-
-    @property
-    def viewer_kubeconfig(self) -> Path:
-        return self.directory / "etc" / "viewer.kubeconfig"
-
-    @property
-    def penstockd_kubeconfig(self) -> Path:
-        return self.directory / "etc" / "penstockd.kubeconfig"
-
-    @property
-    def user_kubeconfigs(self) -> Path:
-        """One for each user, readable by him alone."""
-        return self.directory / "etc" / "users"
+    kubectl = Below("bin/kubectl")
+    etcd_data = Below("kubernetes/etcd")
+    registry = Below("kubernetes/registry")
+    registries = Below("etc/kubernetes/registries")
+    """containerd's registry configuration, by host name."""
+    authority = Below("etc/kubernetes-authority.crt")
+    """The cluster's CA certificate."""
+    tokens = Below("etc/kubernetes/tokens.csv")
+    admin_kubeconfig = Below("etc/admin.kubeconfig")
+    viewer_kubeconfig = Below("etc/viewer.kubeconfig")
+    penstockd_kubeconfig = Below("etc/penstockd.kubeconfig")
+    user_kubeconfigs = Below("etc/users")
+    """One kubeconfig per user, readable by that user only."""
 
     def kubeconfig(self, name: str) -> Path:
-        """The kubeconfig of one of the cluster's own parts."""
+        """The kubeconfig of a component or node."""
         return self.etc / f"{name}.kubeconfig"
 
     def key(self, name: str) -> Path:
@@ -146,11 +100,11 @@ class Cluster:
     def certificate(self, name: str) -> Path:
         return self.etc / f"{name}.crt"
 
-    # -- nodes -----------------------------------------------------------------------------------------------
+    # -- nodes ---------------------------------------------------------------------------------------------
     @property
     def cgroup(self) -> str:
-        """The cgroup that holds every container of the cluster, and nothing else: ports alone are another
-        lab's, too, when this one does not run at the moment.
+        """The parent cgroup of all containers of the cluster. The port alone would not be unique: another lab
+        may use it while this one is down.
         """
         return f"{CGROUP_PREFIX}{self.api_port}-{digest(self.directory)}"
 
@@ -161,7 +115,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One node: the paths and the port of its kubelet and containerd."""
+    """A node: paths and port of its kubelet and containerd."""
 
     cluster: Cluster
     number: int
@@ -181,56 +135,27 @@ class Machine:
 
     @property
     def pod_network(self) -> str:
-        """254 addresses of this node alone, on this machine."""
+        """254 addresses, unique to this node on this machine."""
         return f"10.{self.port >> 8}.{self.port & 255}.0/24"
 
     @property
     def cgroup(self) -> str:
-        """A root of its own: kubelets that share one end each other's pods as orphans."""
+        """One root per node: kubelets that share one kill each other's pods as orphans."""
         return f"{self.cluster.cgroup}/{self.name}"
 
     @property
     def directory(self) -> Path:
         return self.cluster.state / self.name
 
-    @property
-    def socket(self) -> Path:
-        return self.directory / "c.sock"
-
-    @property
-    def containerd_config(self) -> Path:
-        return self.directory / "containerd.toml"
-
-    @property
-    def containerd_root(self) -> Path:
-        return self.directory / "containerd"
-
-    @property
-    def containerd_state(self) -> Path:
-        return self.directory / "run"
-
-    @property
-    def runc_root(self) -> Path:
-        return self.directory / "runc"
-
-    @property
-    def cni(self) -> Path:
-        return self.directory / "cni"
-
-    @property
-    def kubelet_config(self) -> Path:
-        return self.directory / "kubelet.json"
-
-    @property
-    def kubelet_root(self) -> Path:
-        return self.directory / "kubelet"
-
-    @property
-    def logs(self) -> Path:
-        """What the kubelet takes for /var/log."""
-        return self.directory / "log"
-
-    @property
-    def view(self) -> Path:
-        """The machine as the kubelet sees it: see nodeview."""
-        return self.directory / "view"
+    socket = Below("c.sock")
+    containerd_config = Below("containerd.toml")
+    containerd_root = Below("containerd")
+    containerd_state = Below("run")
+    runc_root = Below("runc")
+    cni = Below("cni")
+    kubelet_config = Below("kubelet.json")
+    kubelet_root = Below("kubelet")
+    logs = Below("log")
+    """The kubelet's /var/log."""
+    view = Below("view")
+    """The kubelet's view of the machine: see nodeview.py."""

@@ -1,8 +1,8 @@
-"""Container images made of this machine's own programs, without a registry.
+"""Container images made from this machine's own programs, without a registry.
 
-`pause` is what every pod needs; the userland has a shell and the usual tools, taken from the host's own files
-so that nothing has to be downloaded. Its files are a layer that all labs of the machine share; whom the host
-knows by name differs from lab to lab and is a small layer on top. The same files are the same bytes.
+`pause` is needed by every pod; the userland has a shell and the usual tools, copied from the host so that
+nothing is downloaded. Its files are a layer shared by all labs of the machine; the host's user names differ
+between labs and are a small layer on top. Layers are reproducible: the same files give the same bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PACKAGES = (
     "tar",
     "gzip",
 )
-"""Debian packages whose programs the userland has."""
+"""Debian packages whose programs are in the userland."""
 WHOLE_PACKAGES = (
     "perl-base",
     "python3-minimal",
@@ -43,22 +43,20 @@ WHOLE_PACKAGES = (
     "libpython3*-minimal",
     "libpython3*-stdlib",
 )
-"""Those whose programs are nothing without the rest of the package."""
+"""Debian packages that are included completely."""
 UNWANTED = ("/usr/share/doc/", "/usr/share/man/", "/usr/share/lintian/")
 TOP_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 LOCALE = Path("/usr/lib/locale/C.utf8")
-"""The one locale that every Debian has: programs complain when theirs is missing."""
+"""The one locale that every Debian has; programs warn if their locale is missing."""
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x[0-9a-f]+\)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What becomes a layer."""
-
     sources: tuple[Path, ...] = ()
-    """Files and links of the host, which have the same place in the image."""
+    """Files and symbolic links of the host, at the same path in the image."""
     programs: Mapping[str, Path] = field(default_factory=dict)
-    """Files of the host that have another place in the image."""
+    """Files of the host, by their path in the image."""
     links: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, int] = field(default_factory=dict)
@@ -66,34 +64,30 @@ class Contents:
 
 
 def pause(program: Path) -> Contents:
-    """The one file of the container that holds a pod's namespaces."""
+    """The container that holds a pod's namespaces."""
     return Contents(programs={"pause": program})
 
 
 def userland() -> Contents:
-    """A shell and the usual tools, with the libraries they need: the same for every lab of this machine."""
+    """A shell and the usual tools with their libraries; the same for every lab of this machine."""
     programs = [path for path in _package_programs() if path.exists()]
     whole = _whole_packages()
+    locale = [path for path in LOCALE.rglob("*") if path.is_file()]
     top_links = {path.name: str(path.readlink()) for path in map(Path, TOP_LINKS) if path.is_symlink()}
     return Contents(
-        sources=tuple(sorted({*programs, *whole, *libraries_of([*programs, *whole]), *_files_below(LOCALE)})),
+        sources=tuple(sorted({*programs, *whole, *libraries_of([*programs, *whole]), *locale})),
         links=top_links | {"usr/bin/awk": "mawk", "usr/bin/sh": "dash"},
         folders={"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700, "dev": 0o755, "proc": 0o755, "sys": 0o755},
     )
 
 
 def names(**more: str) -> Contents:
-    """Whom the host knows now, as an image of the site would; and files such as `image` in /etc."""
+    """The host's current users and groups, and more files in /etc, such as `image`."""
     texts = {"etc/passwd": _users(), "etc/group": _groups()}
     return Contents(texts=texts | {f"etc/{name}": text for name, text in more.items()})
 
 
-def _files_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
-
-
 def _users() -> str:
-    """The host's users by name, as an image of the site would know them."""
     return "".join(f"{u.pw_name}:x:{u.pw_uid}:{u.pw_gid}::{u.pw_dir}:{u.pw_shell}\n" for u in pwd.getpwall())
 
 
@@ -102,7 +96,7 @@ def _groups() -> str:
 
 
 def _whole_packages() -> list[Path]:
-    """Interpreters with their libraries; those that are not installed are not missed."""
+    """Interpreters with their libraries, as far as they are installed."""
     found = subprocesses.run(
         ("dpkg-query", "--show", "--showformat=${Package}\n", *WHOLE_PACKAGES), check=False
     )
@@ -120,7 +114,7 @@ def _package_programs() -> list[Path]:
 
 
 def libraries_of(programs: Iterable[Path]) -> set[Path]:
-    """Every library that the programs load, and the loader itself."""
+    """Every library that the programs load, and the dynamic loader."""
     regular = [str(path) for path in programs if not path.is_symlink() and _is_elf(path)]
     answer = subprocess.run(
         ["ldd", *regular], capture_output=True, text=True, timeout=60, check=False, env={"LC_ALL": "C"}
@@ -134,7 +128,7 @@ def _is_elf(path: Path) -> bool:
 
 
 def layer_of(contents: Contents) -> bytes:
-    """One layer; parents are made as they are needed, and a place is taken only once."""
+    """A layer as a tar; parents are added as needed, and the first entry of a path wins."""
     stream = io.BytesIO()
     seen: set[str] = set()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as layer:
@@ -153,7 +147,7 @@ def layer_of(contents: Contents) -> bytes:
 
 
 def _add_source(layer: tarfile.TarFile, path: Path, seen: set[str]) -> None:
-    """The file at its true place, so that /bin/cat and /usr/bin/cat are one where the host's are."""
+    """Add the file at its resolved path: /bin/cat and /usr/bin/cat are one file if they are on the host."""
     name = str(path.parent.resolve() / path.name).lstrip("/")
     if not path.is_symlink():
         _add_file(layer, name, path, seen)
@@ -165,21 +159,19 @@ def _add_source(layer: tarfile.TarFile, path: Path, seen: set[str]) -> None:
 
 
 def _add_file(layer: tarfile.TarFile, name: str, path: Path, seen: set[str]) -> None:
-    if name in seen:
-        return
-    seen.add(name)
-    _add_folders(layer, str(Path(name).parent), seen)
-    _add_bytes(layer, name, path.read_bytes(), mode=stat.S_IMODE(path.stat().st_mode) & 0o755)
+    if name not in seen:
+        _add_folders(layer, str(Path(name).parent), seen)
+        seen.add(name)
+        _add_bytes(layer, name, path.read_bytes(), mode=stat.S_IMODE(path.stat().st_mode) & 0o755)
 
 
 def _add_link(layer: tarfile.TarFile, name: str, target: str, seen: set[str]) -> None:
-    if name in seen:
-        return
-    seen.add(name)
-    _add_folders(layer, str(Path(name).parent), seen)
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.linkname = tarfile.SYMTYPE, target
-    layer.addfile(entry)
+    if name not in seen:
+        _add_folders(layer, str(Path(name).parent), seen)
+        seen.add(name)
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = tarfile.SYMTYPE, target
+        layer.addfile(entry)
 
 
 def _add_folders(layer: tarfile.TarFile, name: str, seen: set[str], *, mode: int = 0o755) -> None:

@@ -1,8 +1,8 @@
-"""A node: its containerd and its kubelet as components, and the files they are told by.
+"""A node: its containerd and kubelet as components, and their configuration files.
 
-Each node has a containerd of its own with its own root, state and runc directory, and a kubelet with its own
-cgroup root, pod network and view of the machine (nodeview). Nothing of it is outside the lab's directory but
-cgroups and the network interfaces of running pods.
+Each node has its own containerd, with its own root, state and runc directory, and its own kubelet, with its
+own cgroup root, pod network and view of the machine (nodeview). Only cgroups and the network interfaces of
+running pods are outside the lab's directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNUSED_PLUGINS = (
     "io.containerd.snapshotter.v1.zfs",
     "io.containerd.tracing.processor.v1.otlp",
 )
-"""They look for what is not here and say so at length."""
+"""Plugins that would log at length that their requirements are missing."""
 
 
 def containerd_name(machine: layout.Machine) -> str:
@@ -46,7 +46,7 @@ def kubelet_name(machine: layout.Machine) -> str:
 
 
 def all_components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
-    """Every containerd, then every kubelet."""
+    """All containerds, then all kubelets."""
     containerds = (_containerd(machine) for machine in cluster.machines)
     return (*containerds, *(_kubelet(machine) for machine in cluster.machines))
 
@@ -76,18 +76,15 @@ def _kubelet(machine: layout.Machine) -> component.Component:
         argv=(sys.executable, "-m", nodeview.__name__, str(machine.view), *command),
         environment=component.python_environment(),
         port=machine.port,
-        check=lambda: _kubelet_health(machine),
+        check=lambda: (
+            health.listens(machine.port)
+            or api.node_complaint(machine.cluster.viewer_kubeconfig, machine.name)
+        ),
     )
 
 
-def _kubelet_health(machine: layout.Machine) -> str:
-    if not ports.is_listening(machine.port):
-        return f"does not listen on port {machine.port}"
-    return api.node_complaint(machine.cluster.viewer_kubeconfig, machine.name)
-
-
 def prepare(cluster: layout.Cluster) -> str:
-    """Every file, directory, cgroup and mount that containerd and kubelet expect."""
+    """Make the files, directories, cgroups and mounts for containerd and kubelet."""
     nodeview.DEVICE_PLUGINS.mkdir(exist_ok=True)
     snapshotter, store = stores.snapshotter(cluster.state), stores.of(cluster)
     for machine in cluster.machines:
@@ -108,7 +105,6 @@ def _prepare_machine(machine: layout.Machine, snapshotter: str) -> None:
 
 
 def render_containerd(machine: layout.Machine, snapshotter: str) -> str:
-    """containerd's settings."""
     return f"""\
 version = 2
 root = "{machine.containerd_root}"
@@ -150,7 +146,7 @@ config_path = "{machine.cluster.registries}"
 
 
 def render_network(machine: layout.Machine) -> dict[str, Any]:
-    """A pair of interfaces for each pod, which go with it; the host routes between them."""
+    """The CNI configuration: a veth pair for each pod; the host routes between them."""
     addresses = {
         "type": "host-local",
         "ranges": [[{"subnet": machine.pod_network}]],
@@ -165,7 +161,7 @@ def render_network(machine: layout.Machine) -> dict[str, Any]:
 
 
 def render_kubelet(machine: layout.Machine) -> dict[str, Any]:
-    """A KubeletConfiguration for one of several kubelets on a host that is not theirs alone."""
+    """A KubeletConfiguration for one of several kubelets on a shared host."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -200,7 +196,7 @@ def render_kubelet(machine: layout.Machine) -> dict[str, Any]:
 
 
 def import_images(cluster: layout.Cluster) -> str:
-    """The userland that knows the host's users of now, into every containerd."""
+    """Import the userland with the host's current users into every containerd."""
     store, kind = stores.of(cluster), stores.snapshotter(cluster.state)
     for machine in cluster.machines:
         userland = store.userland(whole=not stores.has_lower_layer(store, machine.containerd_root))

@@ -1,4 +1,4 @@
-"""Mounts by system call: the few kinds that a lab needs, with errors that name the place."""
+"""Mount system calls, with errors that name the path."""
 
 from __future__ import annotations
 
@@ -14,50 +14,47 @@ _MOUNTINFO = Path("/proc/self/mountinfo")
 
 
 def leave_mount_namespace() -> None:
-    """From here on this process has mounts of its own; those marked shared stay shared with where it was."""
+    """Give this process its own mount namespace; shared mounts stay shared."""
     if _libc().unshare(_CLONE_NEWNS) != 0:
         raise _error("unshare")
 
 
 def bind(source: Path, target: Path) -> None:
-    """Show `source` at `target`."""
     _mount(source, target, _MS_BIND)
 
 
 def keep_private(path: Path) -> None:
-    """What is mounted onto this mount is nobody else's business from now on."""
+    """Do not propagate mounts below this one to other namespaces."""
     _mount(None, path, _MS_PRIVATE)
 
 
 def share(path: Path) -> None:
-    """Make a directory a mount whose mounts are seen by all who have a copy of it; done once at most."""
+    """Make a directory a shared mount; idempotent."""
     if str(path) not in mount_points():
         bind(path, path)
     _mount(None, path, _MS_SHARED)
 
 
 def mount_holding(path: Path) -> Path:
-    """The mount on which a path lies."""
     points = mount_points()
     resolved = path.resolve()
     return next(place for place in (resolved, *resolved.parents) if str(place) in points)
 
 
 def mount_points() -> set[str]:
-    """Where something is mounted, as this process sees it."""
     return set(all_mounts())
 
 
 def all_mounts() -> list[str]:
-    """The same, with a place as often as something is mounted there. Names are bytes: other people's mounts
-    may be called anything.
+    """All mount points, with repetition where mounts are stacked. Paths are arbitrary bytes, not necessarily
+    UTF-8.
     """
     lines = os.fsdecode(_MOUNTINFO.read_bytes()).split("\n")
     return [parse_mount_point(line) for line in lines if line]
 
 
 def parse_mount_point(line: str) -> str:
-    """The fifth word of a line of mountinfo, with its octal escapes undone."""
+    """The fifth field of a line of mountinfo, with octal escapes decoded."""
     name = os.fsencode(line.split(" ")[4]).decode("unicode_escape")
     return os.fsdecode(name.encode("latin-1"))
 

@@ -1,9 +1,9 @@
-"""Becomes a kubelet that sees another machine: as many CPUs and as much memory as its node should have.
+"""Runs a kubelet that sees a machine with its node's CPUs and memory instead of the host's.
 
-A real kubelet reads its node's size from /proc and /sys. In a mount namespace of its own those few files are
-others, so that four nodes of 8 CPUs fit on a laptop, and what a kubelet would write outside the lab
-(/var/log/containers, kernel settings) stays inside. Its own directory is shared with the host: the volumes
-that it mounts must be seen by containerd.
+A kubelet reads its node's size from /proc and /sys. In its own mount namespace those files are replaced, so
+four nodes of 8 CPUs fit on a laptop, and what a kubelet would write outside the lab (/var/log/containers,
+kernel settings) stays inside. The kubelet's directory is shared with the host, since containerd must see the
+volumes that the kubelet mounts.
 
 usage: python -m penstock_lab.kubernetes.nodeview VIEW COMMAND [ARGUMENT …]
 """
@@ -25,17 +25,17 @@ KERNEL_SETTINGS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-"""What a kubelet wants of the kernel: it sees that already so and leaves the host's as they are."""
+"""Kernel settings a kubelet sets; it sees the desired values and so leaves the host's unchanged."""
 NUMA_NODES = Path("/sys/devices/system/node")
 CPUS = Path("/sys/devices/system/cpu")
 MEMORY = Path("/proc/meminfo")
 LOGS = Path("/var/log")
 DEVICE_PLUGINS = Path("/var/lib/kubelet")
-"""Where a kubelet listens for device plugins, whatever its own directory is: one for all of a host."""
+"""Where kubelets listen for device plugins: a fixed path, whatever their root directory."""
 
 
 def prepare(view: Path, *, cpus: int, memory_mb: int) -> None:
-    """Write the files that stand for the machine."""
+    """Write the files that replace the machine's."""
     for folder in (view, *(view / name for name in ("node", "cpu", "log", "sys", "kubelet"))):
         files.directory(folder)
     for number in range(cpus):
@@ -53,7 +53,7 @@ def render_memory(megabytes: int) -> str:
 
 
 def replacements(view: Path) -> dict[Path, Path]:
-    """What is seen where."""
+    """Bind mounts: target → source."""
     settings = {Path("/proc/sys") / name: view / "sys" / name.replace("/", ".") for name in KERNEL_SETTINGS}
     seen = {
         NUMA_NODES: view / "node",
@@ -66,7 +66,7 @@ def replacements(view: Path) -> dict[Path, Path]:
 
 
 def enter(view: Path) -> None:
-    """See the machine that `view` describes."""
+    """Replace the machine's files in a new mount namespace."""
     chosen = replacements(view)
     mountcalls.leave_mount_namespace()
     for mount in {mountcalls.mount_holding(target) for target in chosen}:
@@ -76,7 +76,6 @@ def enter(view: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Enter the view and become the command; an error is its last word in the log."""
     enter(Path(arguments[0]))
     os.execv(arguments[1], arguments[1:])  # noqa: S606 - replacing ourselves, no shell involved
 

@@ -1,7 +1,7 @@
-"""The site's registry, played by Debian's docker-registry on loopback.
+"""The site's image registry: Debian's docker-registry on loopback.
 
-Sites name images by their own registry, such as `nas-hub.local:5407/lab/tools:1`. Here that name leads every
-containerd to a registry of the lab's, so that a job's image is really pulled, and no name is looked up.
+Sites use images of their own registry, such as `nas-hub.local:5407/lab/tools:1`. In the lab, containerd maps
+that host name to the lab's registry, so images are really pulled, without DNS.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import urllib.parse
 
 from penstock import errors
-from penstock_lab import component, files, ports
+from penstock_lab import component, files, health, ports
 from penstock_lab.kubernetes import archives, controlplane, layout, stores
 
 REGISTRY = "registry"
@@ -27,20 +27,19 @@ SECONDS = 30.0
 
 
 def all_components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
-    """The registry itself."""
     return (
         component.Component(
             name=REGISTRY,
             after=(controlplane.FILES,),
             argv=("docker-registry", "serve", str(cluster.etc / "registry.yaml")),
             port=cluster.registry_port,
-            check=lambda: controlplane.listens(cluster.registry_port),
+            check=lambda: health.listens(cluster.registry_port),
         ),
     )
 
 
 def prepare(cluster: layout.Cluster) -> None:
-    """The registry's settings, and the note that tells every containerd where the site's name leads."""
+    """Write the registry's settings, and containerd's mapping of the host name to it."""
     files.directory(cluster.registry, mode=0o700)
     files.write(cluster.etc / "registry.yaml", render_settings(cluster))
     for folder in (cluster.registries, cluster.registries / HOST):
@@ -49,7 +48,7 @@ def prepare(cluster: layout.Cluster) -> None:
 
 
 def render_settings(cluster: layout.Cluster) -> str:
-    """docker-registry's own file; JSON is YAML, too."""
+    """docker-registry's configuration, as JSON, which is also YAML."""
     settings = {
         "version": 0.1,
         "log": {"level": "warn"},
@@ -60,13 +59,13 @@ def render_settings(cluster: layout.Cluster) -> str:
 
 
 def render_hosts(cluster: layout.Cluster) -> str:
-    """containerd's file for one registry."""
+    """containerd's hosts.toml of this registry."""
     address = f"http://{ports.LOOPBACK}:{cluster.registry_port}"
     return f'server = "{address}"\n\n[host."{address}"]\ncapabilities = ["pull", "resolve"]\n'
 
 
 def push(cluster: layout.Cluster) -> str:
-    """Put the image there; what is there already is not sent again."""
+    """Push the image; blobs that exist are not sent again."""
     image = stores.of(cluster).userland(whole=True, image=f"{NAME}\n")
     for blob in (*image.layers, image.config):
         _send(cluster, blob)
@@ -76,9 +75,9 @@ def push(cluster: layout.Cluster) -> str:
 
 
 def _send(cluster: layout.Cluster, blob: archives.Blob) -> None:
-    status, _ = _ask(cluster, "HEAD", f"/v2/{NAME}/blobs/{blob.digest}")
+    status, _ = _call(cluster, "HEAD", f"/v2/{NAME}/blobs/{blob.digest}")
     if status == http.HTTPStatus.NOT_FOUND:
-        place = urllib.parse.urlsplit(_call(cluster, "POST", f"/v2/{NAME}/blobs/uploads/"))
+        place = urllib.parse.urlsplit(_call(cluster, "POST", f"/v2/{NAME}/blobs/uploads/")[1])
         query = f"{place.query}&digest={urllib.parse.quote(blob.digest)}"
         _call(cluster, "PUT", f"{place.path}?{query}", blob.content or b"")
 
@@ -90,29 +89,18 @@ def _call(
     body: bytes = b"",
     *,
     kind: str = "application/octet-stream",
-) -> str:
-    """Where the registry says to go on."""
-    status, location = _ask(cluster, method, path, body, kind=kind)
-    if status >= http.HTTPStatus.BAD_REQUEST:
-        raise errors.LabError(f"the lab's registry answered {status} to {method} {path.partition('?')[0]}")
-    return location
-
-
-def _ask(
-    cluster: layout.Cluster,
-    method: str,
-    path: str,
-    body: bytes = b"",
-    *,
-    kind: str = "application/octet-stream",
 ) -> tuple[int, str]:
+    """The response's status and Location header. Only HEAD may fail."""
     connection = http.client.HTTPConnection(ports.LOOPBACK, cluster.registry_port, timeout=SECONDS)
     try:
         connection.request(method, path, body, {"Content-Type": kind})
         answer = connection.getresponse()
         answer.read()
-        return answer.status, answer.headers.get("Location", "")
     except (OSError, http.client.HTTPException) as error:
         raise errors.LabError(f"the lab's registry does not answer: {error}") from error
     finally:
         connection.close()
+    status = answer.status
+    if status >= http.HTTPStatus.BAD_REQUEST and method != "HEAD":
+        raise errors.LabError(f"the lab's registry answered {status} to {method} {path.partition('?')[0]}")
+    return status, answer.headers.get("Location", "")

@@ -1,8 +1,8 @@
-"""Whatever a cluster leaves on the machine beside its files: containers, their shims, cgroups, sockets.
+"""Removes what a cluster leaves on the machine besides its files: containers, shims, cgroups, sockets.
 
-Works from what is there and not from what was recorded, so that it also cleans up after a kill -9 of
-everything. Mounts and files below the lab's directory are the lab's own teardown's business; a pod's network
-interfaces go with its network namespace, which is one of those mounts.
+Works from what exists, not from records, so it also cleans up after a kill -9 of everything. Mounts and files
+in the lab's directory are left to the lab's teardown; a pod's network interfaces disappear with its network
+namespace, which is one of those mounts.
 """
 
 from __future__ import annotations
@@ -22,22 +22,18 @@ _ROUNDS = 20
 
 
 def clear(directory: Path) -> None:
-    """End and remove all that is of the lab in this directory; LabError when something cannot be removed."""
+    """Kill and remove everything of the cluster in this directory; raises LabError if something remains."""
     _end_daemons(directory)
-    for name in _cgroups_of(directory):
+    pattern = f"{layout.CGROUP_PREFIX}*-{layout.digest(directory)}"
+    for name in {path.name for tree in cgroups.trees() for path in tree.glob(pattern)}:
         cgroups.remove(name)
     _end_daemons(directory)
     _unlink_shim_sockets(directory)
     hostnote.restore()
 
 
-def _cgroups_of(directory: Path) -> set[str]:
-    pattern = f"{layout.CGROUP_PREFIX}*-{layout.digest(directory)}"
-    return {path.name for tree in cgroups.trees() for path in tree.glob(pattern)}
-
-
 def daemons_of(directory: Path, everything: list[processes.Process]) -> list[processes.Process]:
-    """Processes of the cluster in this directory: known by program and by a word that names a file there."""
+    """The cluster's processes: known programs with an argument that is a path in this directory."""
     return [process for process in everything if _is_program(process) and _speaks_of(process, directory)]
 
 
@@ -46,7 +42,7 @@ def _is_program(process: processes.Process) -> bool:
 
 
 def _speaks_of(process: processes.Process, directory: Path) -> bool:
-    """As a word or as an option's value: /srv/lab is another lab than /lab."""
+    """Whether an argument or an option's value is a path in the directory: /srv/lab is not /lab."""
     prefix = f"{directory}/"
     return any(word.startswith(prefix) or f"={prefix}" in word for word in process.argv)
 
@@ -62,7 +58,7 @@ def _end_daemons(directory: Path) -> None:
 
 
 def _unlink_shim_sockets(directory: Path) -> None:
-    """containerd keeps them in one place for all containerds of a host, under names that only it knows."""
-    for note in directory.glob("kubernetes/*/run/io.containerd.runtime.v2.task/*/*/address"):
+    """All containerds of a host share one directory for them; the tasks' address files have the names."""
+    for address in directory.glob("kubernetes/*/run/io.containerd.runtime.v2.task/*/*/address"):
         with contextlib.suppress(OSError):
-            Path(note.read_text().strip().removeprefix("unix://")).unlink()
+            Path(address.read_text().strip().removeprefix("unix://")).unlink()

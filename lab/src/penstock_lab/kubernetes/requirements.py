@@ -1,6 +1,6 @@
-"""What a real Kubernetes needs of this machine, and what of it is missing: all of it at once, in words.
+"""What a real Kubernetes needs on this machine; reports everything that is missing at once.
 
-Where something is missing a test run says so and goes on without; it is never skipped in silence.
+A test run without it continues on the dev cluster and says so; it is never skipped silently.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ PROGRAMS = {
     "openssl": "openssl",
     "setpriv": "util-linux",
 }
-"""Program → Debian package."""
+"""Debian package by program."""
 _CAP_SYS_ADMIN = 21
 
 
 def missing(environment: Mapping[str, str]) -> list[str]:
-    """Everything that stands in the way; empty when nothing does."""
+    """Everything that is missing, as messages."""
     return [*_missing_go(environment), *missing_programs(), *_missing_rights()]
 
 
 def require(environment: Mapping[str, str]) -> None:
-    """Complain about all that is missing."""
     found = missing(environment)
     if found:
         raise errors.LabError(
@@ -48,7 +47,7 @@ def require(environment: Mapping[str, str]) -> None:
 
 def _missing_go(environment: Mapping[str, str]) -> Iterator[str]:
     if not (builds.SOURCE / "go.mod").is_file():
-        yield f"{builds.SOURCE / 'go.mod'} is not there (only a checkout has it)"
+        yield f"{builds.SOURCE / 'go.mod'} does not exist (only a checkout has it)"
         return
     try:
         builds.find_go(environment)
@@ -57,7 +56,7 @@ def _missing_go(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def missing_programs() -> list[str]:
-    """Programs that are not installed, with the packages that bring them."""
+    """Programs that are not installed, with their packages."""
     absent = [name for name in PROGRAMS if shutil.which(name, path=subprocesses.search_path()) is None]
     packages = " ".join(sorted({PROGRAMS[name] for name in absent}))
     return [f"not installed: {', '.join(absent)} (apt-get install {packages})"] if absent else []
@@ -75,6 +74,6 @@ def _missing_rights() -> Iterator[str]:
 
 
 def may_mount(status: str) -> bool:
-    """Whether /proc/PID/status speaks of a process that may mount."""
+    """Whether /proc/PID/status shows CAP_SYS_ADMIN."""
     values = dict(line.split(":", 1) for line in status.split("\n") if ":" in line)
     return bool(int(values.get("CapEff", "0").strip(), 16) >> _CAP_SYS_ADMIN & 1)

@@ -1,9 +1,9 @@
-"""What every containerd of every lab has from the start, made once: a store with the images in it.
+"""A containerd store with the lab's images, made once and given to every containerd.
 
-Unpacking a userland takes a containerd seconds, and a lab has one for each node. So one does it, its store is
-kept by content (installed packages, containerd's release), and nodes get it by hard links: what lies in it is
-never written again, but for the databases, of which each node has its own copy. The small layer that differs
-from lab to lab is imported into each.
+Unpacking a userland takes containerd seconds, and a lab has one containerd per node. So it is done once, the
+store is cached by content (installed packages, containerd's release), and nodes get it by hard links: its
+files are never written again, except the databases, which each node has as a copy. The small layer that
+differs between labs is imported into each.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ import msgspec
 from penstock import errors
 from penstock_lab import cache, files, health, subprocesses
 from penstock_lab.kubernetes import archives, layout, localimages
+from penstock_lab.paths import Below
 
 FILES = "lab/host-files:1"
-"""The userland's lower layer under a name of its own, so that no containerd takes it for garbage."""
+"""Name of the userland's lower layer, so that containerd does not garbage-collect it."""
 NO_REGISTRY = "docker.io"
-"""What containerd puts before a name that says no registry."""
+"""The registry that containerd assumes for names without one."""
 SHELL = ("/bin/bash",)
 PACKAGES = Path("/var/lib/dpkg/status")
-"""Which packages in which versions the host's files are of."""
+"""The versions of the installed packages."""
 CONTENT = "io.containerd.content.v1.content/blobs"
-"""Where containerd keeps layers, by digest, below its root."""
+"""containerd's layers by digest, relative to its root."""
 CTR_SECONDS = 120.0
 START_SECONDS = 30.0
 POLL_SECONDS = 0.05
 
 
 class Lower(msgspec.Struct, frozen=True):
-    """What is known of the userland's lower layer."""
+    """Descriptor of the userland's lower layer."""
 
     digest: str
     size: int
@@ -48,25 +49,15 @@ class Lower(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Store:
-    """A finished store."""
-
     directory: Path
 
-    @property
-    def containerd_root(self) -> Path:
-        return self.directory / "containerd"
-
-    @property
-    def layer(self) -> Path:
-        """The userland's files as a tar."""
-        return self.directory / "files.tar"
-
-    @property
-    def note(self) -> Path:
-        return self.directory / "files.json"
+    containerd_root = Below("containerd")
+    layer = Below("files.tar")
+    """The userland's files."""
+    note = Below("files.json")
 
     def userland(self, *, whole: bool = False, **more: str) -> archives.Image:
-        """A shell, the usual tools and the host's users of now; with `whole`, its lower layer is at hand."""
+        """The userland with the host's current users; `whole` includes the lower layer's content."""
         lower = msgspec.json.decode(self.note.read_bytes(), type=Lower)
         content = self.layer.read_bytes() if whole else None
         upper = archives.Blob.of(localimages.layer_of(localimages.names(**more)))
@@ -75,21 +66,21 @@ class Store:
 
 
 def of(cluster: layout.Cluster) -> Store:
-    """The store for the cluster's nodes, which is made unless it is there."""
+    """The store for the cluster's nodes; makes it if it is not cached."""
     pause, kind = cluster.programs / "pause", snapshotter(cluster.state)
     finished = cache.root(os.environ) / f"images-{fingerprint(pause, kind)}"
     return Store(cache.ensure(finished, lambda target: _make(Store(target), pause, kind)))
 
 
 def snapshotter(place: Path) -> str:
-    """overlayfs where the file system can carry it; otherwise whole copies, which are slower."""
+    """overlayfs if the file system supports it; else native, which copies and is slower."""
     kind = subprocesses.run(("stat", "--file-system", "--format=%T", str(place))).stdout.strip()
     known = "overlay" in Path("/proc/filesystems").read_text().split()
     return "overlayfs" if known and kind not in ("overlayfs", "nfs", "fuseblk", "zfs") else "native"
 
 
 def fingerprint(pause: Path, kind: str) -> str:
-    """The same for the same packages, the same containerd and the same way to describe images."""
+    """Depends on the packages, containerd's release and the code that makes images."""
     release = subprocesses.run(("containerd", "--version")).stdout
     digest = hashlib.sha256(f"{release}\0{kind}\0".encode())
     for path in (PACKAGES, pause, *(Path(module.__file__ or "") for module in (localimages, archives))):
@@ -115,15 +106,14 @@ def _make(store: Store, pause: Path, kind: str) -> None:
 
 
 def has_lower_layer(store: Store, root: Path) -> bool:
-    """Whether a node's own store has the files that the userland is made of: it was filled once, and the
-    host's packages may have been upgraded since.
+    """Whether a node's store has the current lower layer: the host's packages may have been upgraded since it
+    was filled.
     """
     lower = msgspec.json.decode(store.note.read_bytes(), type=Lower)
     return (root / CONTENT / lower.digest.replace(":", "/")).exists()
 
 
 def load(socket: Path, image: archives.Image, reference: str, *, kind: str, scratch: Path) -> None:
-    """Give an image to the containerd behind the socket."""
     archive = scratch / "image.tar"
     archives.write(image, f"{NO_REGISTRY}/{reference}", archive)
     ctr = ("ctr", "--address", str(socket), "--namespace", "k8s.io", "images", "import")
@@ -135,7 +125,7 @@ def load(socket: Path, image: archives.Image, reference: str, *, kind: str, scra
 
 @contextlib.contextmanager
 def _containerd(root: Path, folder: Path) -> Iterator[Path]:
-    """The socket of a containerd that only keeps images, and ends with them safely stored."""
+    """A temporary containerd without CRI; yields its socket."""
     socket, log = folder / "c.sock", folder / "log"
     settings = (
         f'version = 2\nroot = "{root}"\nstate = "{folder}/run"\n'
@@ -144,7 +134,7 @@ def _containerd(root: Path, folder: Path) -> Iterator[Path]:
         f'[plugins."io.containerd.internal.v1.opt"]\npath = "{folder}/opt"\n'
     )
     (folder / "containerd.toml").write_text(settings)
-    with_us = ("setpriv", "--pdeathsig", "KILL")  # no lab knows this one, so `down` would never find it
+    with_us = ("setpriv", "--pdeathsig", "KILL")  # not a component, so `down` would not find it
     argv = [*with_us, "containerd", "--config", str(folder / "containerd.toml")]
     with log.open("wb") as output:
         daemon = subprocess.Popen(
@@ -155,7 +145,11 @@ def _containerd(root: Path, folder: Path) -> Iterator[Path]:
         yield socket
     finally:
         daemon.terminate()
-        _end(daemon)
+        try:
+            daemon.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait(START_SECONDS)
 
 
 def _await(socket: Path, daemon: subprocess.Popen[bytes], log: Path) -> None:
@@ -167,16 +161,8 @@ def _await(socket: Path, daemon: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _end(daemon: subprocess.Popen[bytes]) -> None:
-    try:
-        daemon.wait(START_SECONDS)
-    except subprocess.TimeoutExpired:
-        daemon.kill()
-        daemon.wait(START_SECONDS)
-
-
 def fill(store: Store, root: Path) -> None:
-    """Give a node its store, in one step; one that is there stays."""
+    """Fill a node's store atomically, unless it exists."""
     if root.exists():
         return
     unfinished = root.with_name(f".{root.name}.new")
@@ -190,7 +176,7 @@ def fill(store: Store, root: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """By hard links; as copies where the lab is on another file system."""
+    """Hard links; copies if the lab is on another file system."""
     copy = ("cp", "--archive", "--no-target-directory")
     if subprocesses.run((*copy, "--link", str(source), str(target)), check=False).returncode != 0:
         files.remove(target)

@@ -1,7 +1,7 @@
-"""What an ordinary user may see of the lab's cluster: the pods of his own jobs, and nobody else's.
+"""An ordinary user's read access to the pods of his own jobs.
 
-Each gets a service account in his own namespace and a kubeconfig that only he can read, as a site would hand
-out. Nobody but penstockd makes anything there.
+Each user gets a service account in his own namespace and a private kubeconfig, as a site would hand out. Only
+penstockd may create objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOKEN_SECONDS = 30 * 24 * 3600
 
 
 def admit(cluster: layout.Cluster, name: str, *, namespace_pattern: str) -> str:
-    """Let this user of the machine look at his jobs; done again, it renews the token."""
+    """Give this user of the machine read access to his jobs; a second call renews the token."""
     policy = PodPolicy(namespace_pattern=namespace_pattern)
     namespace = namespacepattern.namespace_of(_owner(name), policy)
     admin = api.cluster(cluster.admin_kubeconfig)

@@ -1,12 +1,12 @@
-"""Which Kubernetes a lab has, and what that means for the rest of the lab.
+"""Which Kubernetes a lab has, and what follows for the rest of the lab.
 
-`dev` is our own small API server, `real` one built on this machine, `kwok` a real control plane with nodes
-that only seem to be there; anything else is the kubeconfig of a cluster that somebody else keeps. The lab
-asks here and nowhere else.
+`dev` is our own small API server, `real` a Kubernetes built on this machine, `kwok` a real control plane with
+simulated nodes; anything else is the kubeconfig of an existing cluster.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,14 +27,14 @@ from penstock_lab.kubernetes import (
 
 
 def needs_building(lab: spec.LabSpec) -> bool:
-    """Whether the lab runs a control plane of its own."""
+    """Whether the lab runs its own control plane."""
     return lab.bridge and lab.kubernetes in (spec.REAL, spec.KWOK)
 
 
 def with_programs(
     lab: spec.LabSpec, *, listener: taskgraph.Listener, environment: Mapping[str, str]
 ) -> spec.LabSpec:
-    """The lab with the place of its programs, which are built first if need be."""
+    """The lab with the path of its Kubernetes' binaries; builds them if they are not cached."""
     if not needs_building(lab):
         return lab
     requirements.require(environment)
@@ -49,20 +49,19 @@ def with_programs(
 
 
 def members(choice: str) -> tuple[spec.Member, ...]:
-    """The nodes of a cluster that is there already; none for one that the lab makes itself."""
+    """The nodes of an existing cluster; empty for one that the lab makes."""
     if choice in (spec.DEV, spec.REAL, spec.KWOK):
         return ()
     config = Path(choice)
     if not config.is_file():
         raise errors.UsageError(
-            f"--kubernetes {choice}: neither dev, real or kwok nor a file",
-            hint="Give the path of a kubeconfig.",
+            f"--kubernetes {choice}: not dev, real, kwok or an existing file",
+            hint="Give the path of a kubeconfig for an existing cluster.",
         )
     return externalcluster.members(config)
 
 
 def cluster_of(place: paths.LabPaths, lab: spec.LabSpec) -> layout.Cluster:
-    """The lab's own cluster."""
     return layout.Cluster(
         directory=place.directory,
         programs=Path(lab.programs),
@@ -74,47 +73,38 @@ def cluster_of(place: paths.LabPaths, lab: spec.LabSpec) -> layout.Cluster:
 
 
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[component.Component, ...]:
-    """Daemons of the lab's own cluster; none when it has none."""
+    """Daemons of the lab's own cluster, if it has one."""
     return labcluster.all_components(cluster_of(place, lab)) if needs_building(lab) else ()
 
 
 def all_steps(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[taskgraph.Step, ...]:
-    """What else is to do for a cluster other than the dev cluster."""
-    if lab.foreign:
-        owner = passwd.owner_of(directories.SLURM)
-        return (
-            taskgraph.Step(
-                name=externalcluster.STEP,
-                run=lambda: externalcluster.install(place, lab, penstockd_owner=owner),
-            ),
-        )
-    if not needs_building(lab):
+    """The steps for a cluster other than the dev cluster."""
+    if not lab.foreign and not needs_building(lab):
         return ()
+    owner = passwd.owner_of(directories.SLURM)
+    if lab.foreign:
+        run = functools.partial(externalcluster.install, place, lab, penstockd_owner=owner)
+        return (taskgraph.Step(name=externalcluster.STEP, run=run),)
     return labcluster.all_steps(
-        cluster_of(place, lab),
-        penstockd_owner=passwd.owner_of(directories.SLURM),
-        user=lab.user,
-        namespace_pattern=spec.NAMESPACE_PATTERN,
+        cluster_of(place, lab), penstockd_owner=owner, user=lab.user, namespace_pattern=spec.NAMESPACE_PATTERN
     )
 
 
 def ready_after(lab: spec.LabSpec) -> tuple[str, ...]:
-    """The steps after which pods can be made."""
+    """The steps after which pods can be created."""
     if lab.foreign:
         return (externalcluster.STEP,)
     return labcluster.READY_AFTER if needs_building(lab) else ()
 
 
 def admit_user(place: paths.LabPaths, lab: spec.LabSpec, name: str) -> None:
-    """Let another user look at his jobs in the lab's own cluster."""
+    """Give another user read access to his jobs in the lab's own cluster."""
     if needs_building(lab):
         useraccess.admit(cluster_of(place, lab), name, namespace_pattern=spec.NAMESPACE_PATTERN)
 
 
 def clear(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
-    """Remove what the lab's own cluster left outside the lab's directory, also when nobody knows any longer
-    whether it had one.
-    """
+    """Remove what the cluster has outside the lab's directory; without `lab`, assume it has its own."""
     if lab is None or needs_building(lab):
         remains.clear(place.directory)
     elif lab.foreign:

@@ -1,1 +1,1 @@
-"""Other releases of Slurm than the machine's own, taken from Debian's archive."""
+"""Releases of Slurm other than the installed one, from Debian's archive."""

@@ -1,7 +1,7 @@
-"""A new slurmctld writes its whole state at once where a later start would not go without it.
+"""Makes a new slurmctld write its whole state, for releases that cannot restart without it.
 
-Slurm saves its state every five minutes, some of it at every job. Slurm 26.05 refuses to start when it finds
-one part and not the other: killed in its first minutes it would never come back.
+Slurm saves its state every five minutes, and parts of it at every job. Slurm 26.05 refuses to start if some
+parts are missing: killed in its first minutes, it would never start again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POLL = 0.05
 
 
 def save(place: paths.LabPaths, lab: spec.LabSpec) -> str:
-    """Have slurmctld write everything, once in a lab's life; a reconfiguration begins with that."""
+    """Have slurmctld save its state, once per lab; a reconfiguration begins with that."""
     if lab.complete or not releases.traits(programs.release_of(place)).starts_again_only_with_all_files:
         return "nothing to do"
     subprocesses.run(("scontrol", "reconfigure"), environment=shellenv.slurm(place))

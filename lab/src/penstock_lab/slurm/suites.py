@@ -1,6 +1,6 @@
-"""Which suite of Debian's archive carries which release of Slurm, and where apt finds the archive.
+"""Debian's suites by release of Slurm, and the configuration with which apt downloads them.
 
-The mirror is whatever apt already uses, asked of apt itself: no address is written down here.
+The mirror is the one that apt already uses, as apt reports it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACKAGES = (
     "slurm-wlm-mysql-plugin",
     "patchelf",
 )
-"""With all they depend on; the last one makes the others find each other outside of /usr."""
+"""patchelf makes the others work outside /usr."""
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 ASK_APT = (
     "apt-get",
@@ -32,34 +32,33 @@ ASK_APT = (
 )
 _WANTED = ["Debian", "Debian", "main"]
 _RECIPE = "2"
-"""Another number when what is made of the packages changes: what was kept is then made anew."""
+"""Change it when the result of unpacking changes, to invalidate the cache."""
 
 
 def suite_of(release: str) -> str:
-    """The suite that carries the release, such as trixie for 24.11."""
+    """The suite with the release, such as trixie for 24.11."""
     return SUITES[releases.parse(release)]
 
 
 def cache_name(release: str) -> str:
-    """The same for the same release, packages and recipe."""
+    """Depends on release, packages and recipe."""
     content = "\0".join((_RECIPE, suite_of(release), *PACKAGES))
     return f"slurm-{release}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
 def mirror(answer: str) -> str:
-    """Debian's archive, from what apt says to ASK_APT."""
+    """The URI of Debian's archive, from apt's answer to ASK_APT."""
     rows = (line.split("|") for line in answer.split("\n"))
     found = next((row[3] for row in rows if row[:3] == _WANTED and len(row) == 4), "")
     if not found:
         raise errors.LabError(
-            "apt knows no mirror of Debian's archive, where other releases of Slurm come from",
+            "apt has no mirror of Debian's archive, needed for other releases of Slurm",
             hint="Use the installed Slurm (no --slurm), or add a Debian mirror to apt's sources.",
         )
     return found
 
 
 def sources_list(release: str, *, uri: str) -> str:
-    """The one line of sources.list that apt needs for this release."""
     if not KEYRING.is_file():
         raise errors.LabError(
             f"{KEYRING} is missing, so packages cannot be verified",
@@ -69,7 +68,7 @@ def sources_list(release: str, *, uri: str) -> str:
 
 
 def apt_conf(folder: Path) -> str:
-    """Makes apt live in `folder`, as where nothing is installed; proxies stay those of the machine."""
+    """apt.conf that keeps apt in `folder`, with no installed packages and the machine's proxies."""
     return f"""\
 Dir::Etc::SourceList "{folder}/sources.list";
 Dir::Etc::SourceParts "{folder}/none";

@@ -1,4 +1,4 @@
-"""Ways to make a lab wrong for a while: a file away, changed or closed, a command, a daemon killed."""
+"""Temporary faults of a lab in general: a file moved, changed or closed, a command, a daemon killed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.site import loader, schema, yamlreader
 from penstock_lab import testing
 
 Lab = testing.RunningLab
-Ailment = Callable[[Lab], contextlib.AbstractContextManager[schema.Site]]
+Fault = Callable[[Lab], contextlib.AbstractContextManager[schema.Site]]
 NODE = "n4"
 
 
 def site_of(lab: Lab, **sections: Any) -> schema.Site:
-    """The lab's site, with other words in some sections."""
+    """The lab's site with changed sections."""
     document = dict(yamlreader.read(lab.place.site_yaml.read_bytes()).data)
     for section, values in sections.items():
         known = document.get(section, {})
@@ -30,7 +30,7 @@ def site_of(lab: Lab, **sections: Any) -> schema.Site:
 
 
 def its_kubeconfig(lab: Lab) -> Path:
-    """The one that penstockd uses, past a fault proxy or not."""
+    """penstockd's kubeconfig, with or without a fault proxy."""
     return Path(site_of(lab).kubernetes.kubeconfig)
 
 
@@ -38,21 +38,21 @@ def _merged(known: Any, new: Any) -> Any:
     return {**known, **new} if isinstance(known, dict) and isinstance(new, dict) else new
 
 
-def said(**sections: Any) -> Ailment:
-    """A site file that says something else."""
+def said(**sections: Any) -> Fault:
+    """A site file with changed sections."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         yield site_of(lab, **sections)
 
-    return ailment
+    return fault
 
 
-def moved(path: Callable[[Lab], Path]) -> Ailment:
-    """A file or folder that is away for a while."""
+def moved(path: Callable[[Lab], Path]) -> Fault:
+    """Move a file or folder away."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         site, there = site_of(lab), path(lab)
         away = there.with_name(f"{there.name}.away")
         there.rename(away)
@@ -61,14 +61,14 @@ def moved(path: Callable[[Lab], Path]) -> Ailment:
         finally:
             away.rename(there)
 
-    return ailment
+    return fault
 
 
-def changed(path: Callable[[Lab], Path], content: bytes = b"\n# changed\n") -> Ailment:
-    """A file with something at its end."""
+def changed(path: Callable[[Lab], Path], content: bytes = b"\n# changed\n") -> Fault:
+    """Append to a file."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         there = path(lab)
         before = there.read_bytes()
         there.write_bytes(before + content)
@@ -77,14 +77,14 @@ def changed(path: Callable[[Lab], Path], content: bytes = b"\n# changed\n") -> A
         finally:
             there.write_bytes(before)
 
-    return ailment
+    return fault
 
 
-def mode(path: Callable[[Lab], Path], bits: int) -> Ailment:
-    """A file or folder with other rights."""
+def mode(path: Callable[[Lab], Path], bits: int) -> Fault:
+    """Change the mode of a file or folder."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         there = path(lab)
         before = there.stat().st_mode & 0o7777
         there.chmod(bits)
@@ -93,42 +93,42 @@ def mode(path: Callable[[Lab], Path], bits: int) -> Ailment:
         finally:
             there.chmod(before)
 
-    return ailment
+    return fault
 
 
-def commands(do: tuple[str, ...], undo: tuple[str, ...]) -> Ailment:
-    """What a command does, until another takes it back."""
+def commands(do: tuple[str, ...], undo: tuple[str, ...]) -> Fault:
+    """Run a command, later another one that undoes it."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         lab.run(do)
         try:
             yield site_of(lab)
         finally:
             lab.run(undo)
 
-    return ailment
+    return fault
 
 
-def killed(name: str) -> Ailment:
-    """A daemon that has been killed."""
+def killed(name: str) -> Fault:
+    """Kill a daemon."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         labs.kill(lab.place, name)
         try:
             yield site_of(lab)
         finally:
             lab.penstock("lab", "restart", name)
 
-    return ailment
+    return fault
 
 
-def setting_changed(before: str, after: str) -> Ailment:
-    """A line of slurm.conf that slurmctld has not read."""
+def setting_changed(before: str, after: str) -> Fault:
+    """Change a line of slurm.conf without telling slurmctld."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         conf = lab.place.slurm_conf
         text = conf.read_text()
         conf.write_text(text.replace(f"\n{before}\n", f"\n{after}\n"))
@@ -137,4 +137,4 @@ def setting_changed(before: str, after: str) -> Ailment:
         finally:
             conf.write_text(text)
 
-    return ailment
+    return fault
