@@ -32,7 +32,7 @@ def hook(name: str) -> Callable[[Lab], Path]:
 
 CASES: dict[str, tuple[Fault, str, str]] = {
     # name: how to make it, the check that finds it, part of its message
-    "another Slurm": (faults.other_slurm, "slurm-release", "installed is 25.05"),
+    "another Slurm": (faults.other_slurm, "slurm-release", "but 25.05 is installed"),
     "another cluster": (faults.another_cluster, "cluster-name", "the site file says elsewhere"),
     "slurm.conf changed, slurmctld not told": (
         changed(lambda lab: lab.place.slurm_conf, b"MaxStepCount=39999\n"),
@@ -65,12 +65,12 @@ CASES: dict[str, tuple[Fault, str, str]] = {
     "edited gres.conf": (
         changed(lambda lab: lab.place.gres_conf),
         "slurm-files",
-        "not what the site file says",
+        "differs from what the site file renders",
     ),
     "edited settings": (
         changed(lambda lab: lab.place.penstockd_conf, b" "),
         "penstockd-config",
-        "not what the site file says",
+        "differs from what the site file renders",
     ),
     "node drained": (
         commands(
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Fault, str, str]] = {
         "fan broken",
     ),
     "SlurmUser is another": (said(slurm={"user": "root"}), "slurm-user", "the site file says root"),
-    "mount away": (faults.mount_gone, "shared-mounts", "/scratch is not there"),
+    "mount away": (faults.mount_gone, "shared-mounts", "/scratch does not exist"),
     "API away": (faults.no_api, "kubernetes", "does not answer"),
     "administrator's kubeconfig away": (
         moved(lambda lab: lab.place.admin_kubeconfig),
@@ -91,10 +91,10 @@ CASES: dict[str, tuple[Fault, str, str]] = {
     "kubeconfig for all to read": (
         mode(its_kubeconfig, 0o644),
         "kubeconfig",
-        "everybody can read",
+        "is readable by everybody",
     ),
     "kubeconfig away": (moved(its_kubeconfig), "kubeconfig", "is missing"),
-    "clock off": (faults.other_clock, "clock", "s off ours"),
+    "clock off": (faults.other_clock, "clock", "clock differs from this host's by"),
     "node unknown to Kubernetes": (faults.node_deleted, "node-names", "Kubernetes has no node n4"),
     "node unknown to both": (
         said(node_groups={"workers": {"nodes": "n[1-5]"}}),
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[Fault, str, str]] = {
             ("scontrol", "update", "PartitionName=cpu", "Nodes=n1,n2,n3,n4"),
         ),
         "partitions",
-        "other nodes than the site file says: n4",
+        "differ from the site file: n4",
     ),
     "node cordoned": (
         commands(("kubectl", "cordon", NODE), ("kubectl", "uncordon", NODE)),
@@ -117,26 +117,26 @@ CASES: dict[str, tuple[Fault, str, str]] = {
     "node too large": (
         faults.node_has({"cpu": "64"}),
         "node-sizes",
-        "Kubernetes can give cpu 64, Slurm uses 8",
+        "cpu is 8 in Slurm, 64 allocatable in Kubernetes",
     ),
     "node too small": (
         faults.node_has({"cpu": "4"}),
         "node-sizes",
-        "Slurm claims cpu 8, Kubernetes can give 4",
+        "cpu is 8 in Slurm, 4 allocatable in Kubernetes",
     ),
     "GPUs away": (
         faults.node_has({wellknown.GPU_RESOURCE: "1"}),
         "node-gpus",
-        "gives out 4 GPUs, Kubernetes has 1",
+        "4 GPUs in Slurm, 1 nvidia.com/gpu in Kubernetes",
     ),
     "GPU label away": (faults.label_gone, "gpu-labels", "n4 has no label gpu=a100"),
     "namespace too strict": (faults.strict_namespace, "pod-security", "user-strict enforces restricted"),
     "quota changed": (
         faults.quota_changed,
         "quotas",
-        "the quota of namespace user-quota-test is not the site file's",
+        "the quota of namespace user-quota-test differs from the site file",
     ),
-    "PriorityClass away": (faults.class_deleted, "priority-classes", "there is no PriorityClass vanished"),
+    "PriorityClass away": (faults.class_deleted, "priority-classes", "PriorityClass vanished does not exist"),
     "penstockd killed": (killed("penstockd"), "penstockd", "penstockd does not answer"),
     "penstockd not restarted": (
         changed(lambda lab: lab.place.penstockd_conf, b" "),
@@ -158,14 +158,14 @@ CASES: dict[str, tuple[Fault, str, str]] = {
     "socket closed": (
         mode(lambda lab: lab.place.penstockd_socket, 0o600),
         "socket",
-        "closed to users",
+        "launchers have no access to",
     ),
     "socket's folder closed": (
         mode(lambda lab: lab.place.penstockd_run, 0o700),
         "socket",
-        "out of reach",
+        "users cannot reach",
     ),
-    "NAS away": (moved(lambda lab: lab.place.nas), "nas", "/nas is not there"),
+    "NAS away": (moved(lambda lab: lab.place.nas), "nas", "/nas does not exist"),
     "drop folder closed": (
         mode(lambda lab: lab.place.nas_submit, 0o755),
         "nas-folders",
@@ -185,10 +185,10 @@ CASES: dict[str, tuple[Fault, str, str]] = {
     "node promised twice": (
         faults.pod(name="left-over", labels=faults.JOB_LABELS, cpu="1"),
         "double-booking",
-        "pods of jobs ask for cpu 1, Slurm gave 0",
+        "pods of jobs request cpu 1, Slurm allocated 0",
     ),
     "somebody else's pod": (faults.pod(name="guest", labels={}, cpu="2"), "foreign-pods", "cpu 6 of 8"),
-    "apply cut short": (faults.cut_short, "apply", "killed half-way"),
+    "apply cut short": (faults.cut_short, "apply", "was interrupted"),
 }
 
 SITE_FILE_FAULTS = ("SlurmUser is another", "node unknown to both", "another cluster")
