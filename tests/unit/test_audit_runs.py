@@ -119,7 +119,7 @@ async def test_an_unreadable_list_means_unknown(answer: bytes) -> None:
         return SOUND
 
     told = checkruns.Checker(look, fakes.ManualClock()).forever(interval=5.0)
-    assert "cannot be read" in (await anext(told)).report.unknown
+    assert "unreadable answer" in (await anext(told)).report.unknown
 
 
 async def test_usage_errors_end_only_the_first_look() -> None:

@@ -22,7 +22,7 @@ KILLED = "Epilog error"
 HOLDER = """
 import sys
 from penstock.hooks import ask
-ask.keep(sys.argv[1])
+ask.create_note(sys.argv[1])
 print("locked", flush=True)
 sys.stdin.read()
 """
