@@ -1,8 +1,10 @@
-"""Commands in containers, by which signals are passed on and output is fetched: how their ends are told."""
+"""Commands in containers, by which signals are passed on and output is fetched: input, output, and ends."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -53,3 +55,57 @@ async def test_command_runs_as_the_containers_user(
     user = {"runAsUser": 65534, "runAsGroup": 4, "supplementalGroups": [20, 24]}
     start(api, node, WAITS, securityContext=user)
     assert await run(lab, api, "id -u; id -G") == b"65534\n4 20 24\n"
+
+
+@contextlib.asynccontextmanager
+async def conversation(
+    lab: testing.RunningLab, api: client.Client, script: str
+) -> AsyncIterator[execs.Conversation]:
+    """A running script with which to exchange data."""
+    access, command = kubeconfig.load(lab.place.admin_kubeconfig), ("/bin/sh", "-c", script)
+    opened = execs.converse(access, namespace=api.namespace, name="p", container="job", command=command)
+    async with asyncio.timeout(client.PATIENCE), opened as running:
+        yield running
+
+
+async def received(running: execs.Conversation, size: int) -> bytes:
+    """That many bytes of the command's output."""
+    said = b""
+    async with contextlib.aclosing(running.printed()) as printed:
+        async for channel, data in printed:
+            assert channel == 1, data
+            said += data
+            if len(said) >= size:
+                break
+    return said
+
+
+async def test_input_reaches_the_command_unchanged(
+    lab: testing.RunningLab, api: client.Client, node: str
+) -> None:
+    """Every byte value, in more than one message, and answered while the input stays open."""
+    start(api, node, WAITS)
+    data = bytes(range(256)) * 2048
+    async with conversation(lab, api, "exec cat") as running:
+        sending = asyncio.create_task(running.send(data))
+        assert await received(running, len(data)) == data
+        await sending
+
+
+async def test_empty_input_is_no_end_of_file(lab: testing.RunningLab, api: client.Client, node: str) -> None:
+    """It keeps a silent connection open, and the command notices nothing of it."""
+    start(api, node, WAITS)
+    async with conversation(lab, api, "read -r line; echo got $line") as running:
+        await running.send(b"")
+        await running.send(b"it\n")
+        assert await received(running, 7) == b"got it\n"
+
+
+async def test_command_outlives_its_conversation(
+    lab: testing.RunningLab, api: client.Client, node: str
+) -> None:
+    """When the client leaves, the command's input ends, and it goes on."""
+    start(api, node, WAITS)
+    async with conversation(lab, api, "echo here; read -r line; echo over >/tmp/over") as running:
+        assert await received(running, 5) == b"here\n"
+    assert await run(lab, api, "until [ -s /tmp/over ]; do sleep 0.1; done; cat /tmp/over") == b"over\n"

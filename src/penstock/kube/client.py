@@ -186,6 +186,14 @@ class KubeClient:
             self._access, namespace=namespace, name=name, container=container, command=command
         )
 
+    def converse(
+        self, command: Sequence[str], *, namespace: str, name: str, container: str
+    ) -> contextlib.AbstractAsyncContextManager[execs.Conversation]:
+        """A command in a container with which to exchange data."""
+        return execs.converse(
+            self._access, namespace=namespace, name=name, container=container, command=command
+        )
+
     @contextlib.asynccontextmanager
     async def _stream(
         self, path: str, query: dict[str, str], *, read_timeout: float | None

@@ -1,17 +1,17 @@
-"""Commands in containers: `pods/exec` over a WebSocket, for signals and for output that is fetched.
+"""Commands in containers: `pods/exec` over a WebSocket, for signals, fetched output and conversations.
 
-The API server speaks channels: the first byte of a message says which stream it belongs to. We send nothing,
-take what the command prints, and learn how it ended from a Status object that the server sends on the error
-channel just before it closes.
+The API server speaks channels: the first byte of a message says which stream it belongs to. How a command
+ended is in a Status object that the server sends on the error channel just before it closes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 
 import msgspec
 import wsproto
@@ -21,8 +21,9 @@ from penstock import errors
 from penstock.kube import addresses, apierrors, codec, kinds, kubeconfig
 
 PROTOCOL = "v4.channel.k8s.io"
-ERROR_CHANNEL = 3
+STDIN_CHANNEL, ERROR_CHANNEL = 0, 3
 TIMEOUT = 10.0
+LARGEST_INPUT = 32 * 1024  # bytes of a message to the command
 QUIET_SECONDS = 60  # a peer that says nothing for so long is asked by the kernel whether it is still there
 KEEP_ASKING = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -58,32 +59,88 @@ async def stream(
     access: kubeconfig.Access, *, namespace: str, name: str, container: str, command: Sequence[str]
 ) -> AsyncGenerator[Output, None]:
     """What the command prints, until it has succeeded; errors as `run` has them."""
-    query = [("container", container), ("stdout", "true"), ("stderr", "true")]
-    query += [("command", word) for word in command]
-    path = kinds.PODS.path(namespace=namespace, name=name, sub="exec")
-    status = ExecStatus()
-    try:
-        async with _messages(access, f"{path}?{urllib.parse.urlencode(query)}") as messages:
-            async for channel, data in messages:
+    conversation = converse(
+        access, namespace=namespace, name=name, container=container, command=command, stdin=False
+    )
+    async with conversation as running, contextlib.aclosing(running.printed()) as printed:
+        async for output in printed:
+            yield output
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversation:
+    """A running command: its output by channel, and its standard input."""
+
+    pod: str
+    _connection: wsproto.WSConnection
+    _writer: asyncio.StreamWriter
+    _messages: AsyncIterator[Output]
+
+    async def printed(self) -> AsyncGenerator[Output, None]:
+        """What the command prints, until it has succeeded; errors as `run` has them."""
+        status = ExecStatus()
+        with _as_unavailable(self.pod):
+            async for channel, data in self._messages:
                 if channel == ERROR_CHANNEL:
                     status = codec.decode(data, ExecStatus)
                     break
                 yield channel, data
-    except (OSError, TimeoutError, wsproto.utilities.ProtocolError) as error:
-        raise errors.KubeUnavailable(f"cannot run a command in pod {name}: {_words(error)}") from error
-    if not status.status:
-        raise errors.KubeUnavailable("the API closed the connection without a result")
-    if status.status != "Success":
-        raise errors.KubeError(f"a command in pod {name} failed: {status.message or 'no reason given'}")
+        if not status.status:
+            raise errors.KubeUnavailable("the API closed the connection without a result")
+        if status.status != "Success":
+            reason = status.message or "no reason given"
+            raise errors.KubeError(f"a command in pod {self.pod} failed: {reason}")
 
-
-def _words(error: Exception) -> str:
-    return str(error) or "no answer"
+    async def send(self, data: bytes) -> None:
+        """Write to the command's standard input, waiting while it reads nothing. No bytes keep a silent
+        connection open: servers close one after hours without data.
+        """
+        with _as_unavailable(self.pod):
+            for start in range(0, len(data) or 1, LARGEST_INPUT):
+                message = bytes((STDIN_CHANNEL,)) + data[start : start + LARGEST_INPUT]
+                self._writer.write(self._connection.send(events.BytesMessage(message)))
+                await self._writer.drain()
 
 
 @contextlib.asynccontextmanager
-async def _messages(access: kubeconfig.Access, target: str) -> AsyncIterator[AsyncIterator[Output]]:
-    """A connection, and what comes over it by channel."""
+async def converse(
+    access: kubeconfig.Access,
+    *,
+    namespace: str,
+    name: str,
+    container: str,
+    command: Sequence[str],
+    stdin: bool = True,
+) -> AsyncIterator[Conversation]:
+    """Start a command with which to exchange data; it goes on when the conversation is left."""
+    query = [("container", container), ("stdout", "true"), ("stderr", "true")]
+    query += [("stdin", "true")] if stdin else []
+    query += [("command", word) for word in command]
+    path = kinds.PODS.path(namespace=namespace, name=name, sub="exec")
+    async with contextlib.AsyncExitStack() as stack:
+        with _as_unavailable(name):
+            target = f"{path}?{urllib.parse.urlencode(query)}"
+            reader, writer, connection = await stack.enter_async_context(_connected(access, target))
+            incoming = _events(connection, reader, writer)
+            await _accepted(incoming)
+        yield Conversation(name, connection, writer, _by_channel(incoming))
+
+
+@contextlib.contextmanager
+def _as_unavailable(pod: str) -> Iterator[None]:
+    """Errors of the connection as KubeUnavailable."""
+    try:
+        yield
+    except (OSError, TimeoutError, wsproto.utilities.ProtocolError) as error:
+        words = str(error) or "no answer"
+        raise errors.KubeUnavailable(f"cannot run a command in pod {pod}: {words}") from error
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    access: kubeconfig.Access, target: str
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, wsproto.WSConnection]]:
+    """A connection on which the upgrade has been requested."""
     address = addresses.parse(access.server)
     async with asyncio.timeout(TIMEOUT):
         reader, writer = await asyncio.open_connection(address.host, address.port, ssl=access.tls)
@@ -100,7 +157,7 @@ async def _messages(access: kubeconfig.Access, target: str) -> AsyncIterator[Asy
             extra_headers=headers,
         )
         writer.write(connection.send(request))
-        yield _by_channel(_events(connection, reader, writer))
+        yield reader, writer, connection
     finally:
         writer.transport.abort()  # all is said; a polite end of TLS would outlive a caller's event loop
 
@@ -124,9 +181,26 @@ async def _events(
             return
 
 
+async def _accepted(stream: AsyncIterator[events.Event]) -> None:
+    """Wait until the server runs the command; one that refuses the upgrade says why in plain HTTP."""
+    refusal, code = b"", 0
+    async for event in stream:
+        if isinstance(event, events.AcceptConnection):
+            return
+        if isinstance(event, events.RejectConnection):
+            code = event.status_code
+        elif isinstance(event, events.RejectData):
+            refusal += event.data
+            if event.body_finished:
+                break
+    if code:
+        apierrors.raise_for(refusal, code)
+    raise errors.KubeUnavailable("the API closed the connection without a result")
+
+
 async def _by_channel(stream: AsyncIterator[events.Event]) -> AsyncIterator[Output]:
-    """Whole messages; a server that refuses the upgrade says why in plain HTTP."""
-    message, refusal, code = bytearray(), b"", 0
+    """Whole messages."""
+    message = bytearray()
     async for event in stream:
         if isinstance(event, events.BytesMessage):
             message += event.data
@@ -134,13 +208,5 @@ async def _by_channel(stream: AsyncIterator[events.Event]) -> AsyncIterator[Outp
                 if len(message) > 1:
                     yield message[0], bytes(message[1:])
                 message.clear()
-        elif isinstance(event, events.RejectConnection):
-            code = event.status_code
-        elif isinstance(event, events.RejectData):
-            refusal += event.data
-            if event.body_finished:
-                break
         elif isinstance(event, events.CloseConnection):
             break
-    if code:
-        apierrors.raise_for(refusal, code)

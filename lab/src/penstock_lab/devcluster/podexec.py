@@ -1,6 +1,6 @@
 """pods/exec over a WebSocket: a command in a running container, its output by channel, then how it ended.
 
-No terminal and no standard input: enough for `kubectl exec POD -- COMMAND` and for passing signals on.
+Without a terminal: enough for `kubectl exec -i POD -- COMMAND`, signals and conversations.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from penstock_lab.devcluster.objectstore import Entry
 from penstock_lab.devcluster.statuses import Json
 
 _PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_STDIN: Final = 0
+_HALF_CLOSE: Final = 255  # v5: the next byte names a channel that the client has closed
 _NSENTER, _SETPRIV = (os.path.realpath(shutil.which(name) or name) for name in ("nsenter", "setpriv"))
 """Not by the pod's PATH, and no links: a pod sees /usr, but not every folder of links to it."""
 
@@ -56,11 +58,13 @@ def _entering(pid: int) -> tuple[list[str], dict[str, str]]:
 
 
 async def _run(socket: WebSocket, command: list[str], variables: dict[str, str]) -> Json:
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    pipe = asyncio.subprocess.PIPE
+    has_input = socket.query_params.get("stdin") in ("true", "1")
+    source = pipe if has_input else asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
-        *command, env=variables, stdin=nothing, stdout=pipe, stderr=pipe
+        *command, env=variables, stdin=source, stdout=pipe, stderr=pipe
     )
-    listening = asyncio.create_task(_let_go(process, socket))
+    listening = asyncio.create_task(_listen(process, socket))
     try:
         await asyncio.gather(_pass_on(process.stdout, socket, b"\1"), _pass_on(process.stderr, socket, b"\2"))
         return _result(await process.wait())
@@ -68,13 +72,26 @@ async def _run(socket: WebSocket, command: list[str], variables: dict[str, str])
         listening.cancel()
 
 
-async def _let_go(process: asyncio.subprocess.Process, socket: WebSocket) -> None:
-    """When the client leaves, the command's pipes are closed: it goes on, as long as it prints nothing."""
+async def _listen(process: asyncio.subprocess.Process, socket: WebSocket) -> None:
+    """Pass the client's input on. When it leaves, the command's pipes are closed: it goes on, as long as it
+    prints nothing.
+    """
     try:
-        while (await socket.receive())["type"] != "websocket.disconnect":
-            pass  # there is no standard input
+        while (message := await socket.receive())["type"] != "websocket.disconnect":
+            await _feed(process.stdin, message.get("bytes") or b"")
     finally:
         process._transport.close()  # type: ignore[attr-defined]  # there is no other way to close them
+
+
+async def _feed(sink: asyncio.StreamWriter | None, message: bytes) -> None:
+    if sink is None:
+        return
+    if message[:2] == bytes((_HALF_CLOSE, _STDIN)):
+        sink.close()
+    elif message[:1] == bytes((_STDIN,)):
+        sink.write(message[1:])
+        with contextlib.suppress(ConnectionError):  # the command has closed its input
+            await sink.drain()
 
 
 async def _pass_on(source: asyncio.StreamReader | None, socket: WebSocket, channel: bytes) -> None:
