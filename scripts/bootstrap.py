@@ -240,10 +240,13 @@ def fill_venv(files: list[Path], requirements: tuple[str, ...]) -> None:
     say(f"making the virtual environment .venv ({', '.join(requirements)})")
     if not has_pip():
         create_venv()
-    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    run([*pip, "--require-hashes", *(part for file in files for part in ("-r", str(file)))], dict(os.environ))
+    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pinned = [part for file in files for part in ("-r", str(file))]
     own = [part for place in DISTRIBUTIONS for part in ("--editable", str(place))]
-    run([*pip, "--no-deps", "--no-build-isolation", *own], dict(os.environ))
+    # --no-deps: pip before 23.3 resolves a dependency with extras to its newest release, whatever is pinned
+    run([*pip, "install", "--no-deps", "--require-hashes", *pinned], dict(os.environ))
+    run([*pip, "install", "--no-deps", "--no-build-isolation", *own], dict(os.environ))
+    run([*pip, "check"], dict(os.environ))
     say(f"ready in {time.monotonic() - began:.0f} s")
 
 

@@ -256,6 +256,20 @@ def test_an_environment_that_cannot_install_is_made_anew(
     assert ran[0][1:4] == ["-m", "venv", "--clear"]
 
 
+def test_a_new_release_of_a_dependency_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is pinned is installed, nothing is resolved; a gap in the pins is an error."""
+    ran: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(bootstrap, "run", lambda argv, environment: ran.append(argv))
+    bootstrap.fill_venv([tmp_path / "dev.txt"], ("dev",))
+    installs = [argv for argv in ran if "install" in argv]
+    assert all("--no-deps" in argv for argv in installs)
+    assert ["--require-hashes" in argv for argv in installs] == [True, False]
+    assert ran[-1][-1] == "check"
+
+
 def test_two_calls_do_not_fill_one_environment_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
