@@ -24,7 +24,8 @@ GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gre
 CONTAINER_NAME = "job"  # the one container of a job's pod
 LOOKING_NAME = "look"  # the init container that looks for the folders of #K8S_MOUNT
 TERM_FOR_THE_SCRIPT = "SIGTTIN"  # the agent forwards it as SIGTERM to the script alone
-AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment) is mounted in the pod
+AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment, Slurm's commands) is mounted
+RUN_MOUNT = "/penstock-run"  # an empty volume of each pod, where its own processes and penstockd's meet
 SCRIPT_FILE = "slurm_script"  # the batch script there, named like slurmd's copy
 OUTPUT_MOUNT = "/penstock-output"  # output kept in the pod until fetched: files 1 and 2, and marks
 

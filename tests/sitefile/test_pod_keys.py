@@ -63,6 +63,7 @@ SHAPING = {
     "kubernetes.pod_security": Change("baseline", MKYAML),
     "kubernetes.network_policy": Change(False, MKYAML),
     "kubernetes.forbidden_directives": Change(["SHM_SIZE"], EXPLAIN, "#K8S_SHM_SIZE=1G"),
+    "kubernetes.pod_commands": Change(["sinfo"], EXPLAIN, "squeue"),
     "nas.path": Change("/mnt"),
     "nas.in_pods": Change(False),
     "nas.nfs.server": Change(NFS | {"server": "other"}, before=NFS),
@@ -212,7 +213,8 @@ def shown(site: Site, change: Change, folder: Path) -> Shown:
     explained = CliRunner().invoke(
         explain.explain, ["--site", f"{folder}/site.json", "--format", "json", f"{folder}/job.sh"]
     )
-    pods = json.dumps(json.loads(explained.stdout)["pods"]) if explained.stdout else said(explained)
+    found = json.loads(explained.stdout or "{}")
+    pods = json.dumps([found["pods"], found["remarks"]]) if found else said(explained)
     made = CliRunner().invoke(mkinst.mkyaml, ["--site", f"{folder}/site.json", *words])
     return Shown(pods, made.stdout or said(made))
 

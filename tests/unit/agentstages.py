@@ -32,8 +32,6 @@ class Stage:
         agent = secrets.AGENT.replace(b"/dev/termination-log", bytes(self.last_words))
         agent = agent.replace(b"/tmp/.penstock-", bytes(folder / "penstock-"))
         (folder / "agent.sh").write_bytes(agent)
-        (folder / "srun").write_bytes(secrets.NO_SRUN)
-        (folder / "srun").chmod(0o755)
 
     def start(
         self,

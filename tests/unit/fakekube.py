@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock import errors
 from penstock.kube import kinds, types
+
+
+class FakeConversation:
+    """A conversation whose pod says nothing unless the test says it for the pod."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[bytes] = asyncio.Queue()
+        self.says: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+
+    async def printed(self) -> AsyncGenerator[tuple[int, bytes], None]:
+        while True:
+            said = await self.says.get()
+            if isinstance(said, Exception):
+                raise said
+            yield 1, said
+
+    async def send(self, data: bytes) -> None:
+        self.heard.put_nowait(data)
 
 
 class FakeKube:
@@ -21,6 +41,7 @@ class FakeKube:
         self.logs: list[bytes] = []
         self.commands: list[tuple[str, ...]] = []
         self.printed: list[tuple[int, bytes]] = []
+        self.conversation = FakeConversation()
         self.lists_nothing: set[str] = set()
         """Resources whose lists are lies."""
         self._uids = 0
@@ -111,6 +132,13 @@ class FakeKube:
         self.commands.append(tuple(command))
         for one in self.printed:
             yield one
+
+    @contextlib.asynccontextmanager
+    async def converse(
+        self, command: Sequence[str], *, namespace: str, name: str, container: str
+    ) -> AsyncIterator[FakeConversation]:
+        self._note("converse", "pods", name)
+        yield self.conversation
 
     async def watch(self, kind: kinds.Kind, *, version: str, **_: Any) -> AsyncIterator[types.Event]:
         self._note("watch", str(kind), version)

@@ -20,6 +20,7 @@ from penstock.model import comments, jobs, launches, resources, sentences
 from penstock.model.nodes import Drain, Node
 from penstock.model.podpolicy import PartitionPolicy, PodPolicy
 from penstock.model.reasons import Refusal, RefusalKind
+from penstock.model.slurmfacts import SlurmFacts
 from penstock.render import pods as rendering
 from tests.unit.fakekube import FakeKube as FakeKube
 
@@ -239,9 +240,9 @@ class FakeSlurm:
             self.live[job_id] = dataclasses.replace(self.live[job_id], state="COMPLETING")
         self.forgets = False
 
-    async def requeues_by_default(self) -> bool:
+    async def facts(self) -> SlurmFacts:
         self._check()
-        return self.by_default
+        return SlurmFacts(release="22.05", default_partition="gpu", requeues=self.by_default)
 
     async def set_requeue(self, job_id: int, *, allowed: bool) -> None:
         self._check()

@@ -155,13 +155,10 @@ def test_missing_interpreter_is_reported(stage: Stage) -> None:
     assert "the image has no /opt/none, which the script's first line asks for" in result.stderr
 
 
-def test_srun_stand_in_explains_itself(stage: Stage) -> None:
-    """Only in images without srun."""
-    code, out, err = stage.run("srun -n2 hostname\n", path="/nonexistent")
-    assert (code, out) == (1, "")
-    assert err == (
-        "penstock: job steps (srun) do not run in pods yet; write the command without srun: -n2 hostname\n"
-    )
+def test_slurms_commands_come_first(stage: Stage) -> None:
+    """Before those of the image, which would reach no Slurm."""
+    code, out, _ = stage.run('echo "${PATH%%:*}"\n')
+    assert (code, out) == (0, f"{stage.folder}\n")
 
 
 def test_kubelets_variables_are_removed(stage: Stage) -> None:

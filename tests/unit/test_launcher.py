@@ -296,7 +296,7 @@ def test_lasting_errors_end_a_job_before_its_start(
     """A script that has started may be running well, so nothing ends it."""
     now = 1000.0
     monkeypatch.setattr(launch, "time", types.SimpleNamespace(monotonic=lambda: now))
-    launcher = launch.Launcher("", [])
+    launcher = launch.Launcher("", [], commands="", slurm_conf="")
     launcher.started = started
     while now < 1000.0 + (launch.ERROR_SECONDS if not started else 86400):
         assert launcher.act([b"error", b"no"]) is None
@@ -314,7 +314,7 @@ def test_old_error_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two errors hours apart the job was served."""
     now = 1000.0
     monkeypatch.setattr(launch, "time", types.SimpleNamespace(monotonic=lambda: now))
-    launcher = launch.Launcher("", [])
+    launcher = launch.Launcher("", [], commands="", slurm_conf="")
     assert launcher.act([b"error", b"no"]) is None
     now += 2 * launch.ERROR_SECONDS
     assert launcher.act([b"error", b"no"]) is None

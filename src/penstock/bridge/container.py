@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 from collections.abc import AsyncIterator
@@ -47,3 +48,8 @@ class Container:
     def log(self) -> AsyncIterator[bytes]:
         """The container's log from its start until the container ends."""
         return self.kube.log(**self._address)
+
+    def converse(self, program: str) -> contextlib.AbstractAsyncContextManager[protocols.Conversation]:
+        """A second process of the agent's, with which to exchange data."""
+        command = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/{program}.sh")
+        return self.kube.converse(command, **self._address)

@@ -7,7 +7,7 @@ import time as unix_time
 from collections.abc import Callable
 
 from penstock import clock
-from penstock.bridge import jobstore, protocols
+from penstock.bridge import jobstore, protocols, slurmfacts
 from penstock.kube import reflectors, types
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import pods as rendering
@@ -24,8 +24,10 @@ class Context:
     meter: protocols.Meter
     wall_clock: Callable[[], float] = unix_time.time
     store: jobstore.Store = dataclasses.field(init=False)
+    slurm_facts: slurmfacts.CachedFacts = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
+        self.slurm_facts = slurmfacts.CachedFacts(self.slurm, self.time)
         self.store = jobstore.Store(self.wall_clock)
 
     @property

@@ -31,7 +31,6 @@ from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
-DEFAULT_SECONDS = 60.0  # how long Slurm's JobRequeue is cached
 FORBIDDEN_SECONDS = 30.0  # until a 403 is final: an API server that has just started forbids everything
 FIRST_DELAY, LONGEST_DELAY = 0.2, 5.0  # seconds between two tries
 
@@ -83,7 +82,6 @@ class Launching:
         self._context, self._admission, self._maker = context, admitting, maker
         self._placements, self._owners = placements, known
         self.attempts = attempts
-        self._default, self._default_until = True, 0.0
 
     async def allocation_for(self, job_id: int, uid: int) -> jobs.Allocation:
         """The allocation of the uid's running job; raises NotYours."""
@@ -149,10 +147,7 @@ class Launching:
         """Whether the job may be requeued after its script has begun: --requeue, else Slurm's JobRequeue."""
         if allocation.requeue is not None:
             return allocation.requeue
-        if self._context.time.now() >= self._default_until:
-            self._default = await self._context.slurm.requeues_by_default()
-            self._default_until = self._context.time.now() + DEFAULT_SECONDS
-        return self._default
+        return (await self._context.slurm_facts.now()).requeues
 
     # -- make --------------------------------------------------------------------------------------
 

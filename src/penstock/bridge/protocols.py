@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from penstock.calls import plans
 from penstock.kube import kinds, lists
 from penstock.model import jobs, nodes
 from penstock.model.reasons import Outcome, Refusal
+from penstock.model.slurmfacts import SlurmFacts
 
 
 class Slurm(Protocol):
@@ -27,7 +30,7 @@ class Slurm(Protocol):
 
     async def requeue(self, job_id: int) -> None: ...
 
-    async def requeues_by_default(self) -> bool: ...
+    async def facts(self) -> SlurmFacts: ...
 
     async def let_wait(self, job_id: int) -> None: ...
 
@@ -81,6 +84,20 @@ class Kube(lists.Source, Protocol):
         self, command: Sequence[str], *, namespace: str, name: str, container: str
     ) -> AsyncIterator[tuple[int, bytes]]: ...
 
+    def converse(
+        self, command: Sequence[str], *, namespace: str, name: str, container: str
+    ) -> contextlib.AbstractAsyncContextManager[Conversation]: ...
+
+
+class Conversation(Protocol):
+    """A command that runs in a container."""
+
+    def printed(self) -> AsyncGenerator[tuple[int, bytes], None]:
+        """What it prints, by stream, until it ends."""
+
+    async def send(self, data: bytes) -> None:
+        """Write to its standard input; no bytes only show that we are there."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Signal:
@@ -96,8 +113,30 @@ class Synced:
     """The launcher has written all output."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Printed:
+    """A command of Slurm's that the launcher runs has printed something."""
+
+    key: str
+    stream: int
+    offset: int
+    data: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """It has ended, after all that it printed: `exit` with a code or `signal` with a number."""
+
+    key: str
+    how: str
+    number: int
+
+
+Message = Signal | Synced | Printed | Ended
+
+
 class Launcher(Protocol):
-    async def hear(self) -> Signal | Synced | None:
+    async def hear(self) -> Message | None:
         """The next message; None at the end of the connection."""
 
     async def started(self) -> None:
@@ -116,6 +155,20 @@ class Launcher(Protocol):
 
     async def die(self, number: int) -> None:
         """End by this signal."""
+
+    async def run(self, key: str, command: plans.Run) -> None:
+        """Run a command of Slurm's, once."""
+
+    async def confirm(self, key: str, stream: int, offset: int) -> None:
+        """What it printed before the offset has arrived."""
+
+    async def again(self, key: str) -> None:
+        """Send what is not confirmed again."""
+
+    async def kill(self, key: str, number: int) -> None: ...
+
+    async def forget(self, key: str) -> None:
+        """Everything has arrived, or nobody waits for it any more."""
 
     async def exit(self, code: int) -> None: ...
 

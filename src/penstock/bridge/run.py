@@ -9,6 +9,7 @@ import signal
 
 from penstock import crashpoints, errors
 from penstock.bridge import joboutput, podremoval, protocols
+from penstock.bridge.calls import Calls
 from penstock.bridge.container import Container
 from penstock.bridge.context import Context
 from penstock.bridge.follower import Follower
@@ -27,8 +28,10 @@ MOST_SIGNALS = 100  # queued; beyond that, equal ones are merged
 class Run:
     """One launcher's job; `sent` are the bytes of each stream that the launcher has."""
 
-    def __init__(self, context: Context, follower: Follower, launch: Launch, sent: dict[int, int]) -> None:
-        self._context, self._follower = context, follower
+    def __init__(
+        self, context: Context, follower: Follower, launch: Launch, calls: Calls, sent: dict[int, int]
+    ) -> None:
+        self._context, self._follower, self._calls = context, follower, calls
         self._launch, self._launcher, self._sent = launch, launch.launcher, sent
         self._output: joboutput.Output | None = None
         self._signals: asyncio.Queue[protocols.Signal] = asyncio.Queue()
@@ -36,7 +39,17 @@ class Run:
     # -- end and output ----------------------------------------------------------------------------
 
     async def until_end(self) -> Outcome:
-        """Send the job's output to the launcher and return its outcome."""
+        """Serve the job's calls, send its output to the launcher, and return its outcome."""
+        if self._launch.request.pod.own_entrypoint:
+            return await self._until_end_with_output()
+        serving = asyncio.create_task(self._calls.serve())
+        try:
+            return await self._until_end_with_output()
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+    async def _until_end_with_output(self) -> Outcome:
         request, first = self._launch.request, self._launch.gang[0]
         streams = rendering.fetched(request, self._context.settings)
         if not streams and not request.pod.own_entrypoint:
@@ -69,6 +82,10 @@ class Run:
         while (message := await self._launcher.hear()) is not None:
             if isinstance(message, protocols.Signal):
                 await self._queue(message)
+            elif isinstance(message, protocols.Printed):
+                self._calls.printed(message)
+            elif isinstance(message, protocols.Ended):
+                self._calls.ended(message)
             elif self._output is not None:
                 self._output.synced.set()
 

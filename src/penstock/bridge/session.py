@@ -10,6 +10,7 @@ import dataclasses
 
 from penstock import errors
 from penstock.bridge import podrequests, protocols
+from penstock.bridge.calls import Calls
 from penstock.bridge.context import Context
 from penstock.bridge.end import Ending
 from penstock.bridge.follower import Follower
@@ -35,8 +36,11 @@ class Sessions:
         *,
         attaching: bool,
         sent: dict[int, int],
+        commands: frozenset[str] = frozenset(),
     ) -> None:
-        """Serve until the job ends or the launcher is gone, which has `sent` bytes of each stream."""
+        """Serve until the job ends or the launcher is gone, which has `sent` bytes of each stream and runs
+        `commands`.
+        """
         with self.context.store.attending(allocation.identity.job_id):
             try:
                 request = podrequests.allowed(
@@ -49,10 +53,12 @@ class Sessions:
                 await self.ending.tell(Launch(launcher, allocation, request), refused)
                 return
             launch = Launch(launcher, allocation, request, announced=attaching)
-            await self._run(launch, sent, attaching=attaching)
+            calls = Calls(self.context, self.follower, launch, commands)
+            await self._run(
+                launch, Run(self.context, self.follower, launch, calls, sent), attaching=attaching
+            )
 
-    async def _run(self, launch: Launch, sent: dict[int, int], *, attaching: bool) -> None:
-        run = Run(self.context, self.follower, launch, sent)
+    async def _run(self, launch: Launch, run: Run, *, attaching: bool) -> None:
         job = asyncio.create_task(self._run_job(launch, run, attaching=attaching))
         tasks = (job, asyncio.create_task(run.listen()), asyncio.create_task(run.deliver_signals()))
         try:

@@ -128,6 +128,7 @@ class Server:
                 launchers.request_of(message),
                 attaching=attaching,
                 sent={1: message.number("skip"), 2: message.number("skip_error")},
+                commands=frozenset(launchers.commands_of(message)),
             )
 
     async def _admit(self, connection: connections.Connection, message: connections.Message) -> None:

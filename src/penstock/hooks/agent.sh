@@ -154,7 +154,7 @@ begin() {
     . "$here/environment"
     unset PENSTOCK_OUTPUT_DIR
     [ -z "$penstock_output_dir" ] || export PENSTOCK_OUTPUT_DIR="$penstock_output_dir"
-    command -v srun >/dev/null 2>&1 || PATH=$PATH:$penstock_here # a stand-in that says why steps do not run
+    PATH=$penstock_here:$PATH # Slurm's commands, before those of the image: shim.sh
     if ! command -v "$penstock_program" >/dev/null 2>&1; then
         note "the image has no $penstock_program, which the script's first line asks for"
         exit 127

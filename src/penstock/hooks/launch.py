@@ -18,6 +18,10 @@ import time
 
 from . import wire
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import relay  # loaded at the first command
+
 FORWARDED = (
     *(_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2),
     *(_signal.SIGTERM, _signal.SIGCONT, _signal.SIGURG, _signal.SIGWINCH, _signal.SIGXCPU, _signal.SIGABRT),
@@ -33,9 +37,14 @@ CANNOT_RUN = 126  # a shell's status for a command that exists but cannot be run
 class Launcher:
     """One job's session with penstockd, over as many connections as it takes."""
 
-    def __init__(self, socket_path: str, request: "list[bytes | str]") -> None:
+    def __init__(
+        self, socket_path: str, request: "list[bytes | str]", *, commands: str, slurm_conf: str
+    ) -> None:
         self.socket_path = socket_path
         self.request = request
+        self.commands, self.slurm_conf = commands, slurm_conf
+        self.relay: relay.Relay | None = None
+        self.sending = False
         self.started = False
         self.written = {1: 0, 2: 0}
         self.lost_output = ""
@@ -70,8 +79,8 @@ class Launcher:
         self.write(2, b"penstock: suspending does not reach pods: the job runs on and keeps its room\n")
 
     def forward_signals(self) -> None:
-        """Each signal is popped before it is sent: the alarm may interrupt this loop."""
-        while self.signals and self.sock is not None:
+        """Each signal is popped before it is sent: the alarm may interrupt this loop, but no other frame."""
+        while self.signals and self.sock is not None and not self.sending:
             number = self.signals.pop(0)
             ending = number == _signal.SIGTERM and time.monotonic() - self.continued < ENDING_SECONDS
             frame = wire.pack("signal", "number", str(number), "everyone", str(int(ending)))
@@ -101,13 +110,16 @@ class Launcher:
         sock = wire.connect(self.socket_path, 10.0)
         try:
             far = ("skip", str(self.written[1]), "skip_error", str(self.written[2]))
-            ask = wire.pack("launch", "attach", "1" if self.started else "0", *far, *self.request)
+            known = self.relay.known() if self.relay is not None else ()
+            ask = wire.pack("launch", "attach", "1" if self.started else "0", *far, *known, *self.request)
             sock.sendall(b"".join((ask, *self.undelivered)))
             # crash point: launcher.asked
             sock.settimeout(None)
             self.sock = sock
             self.forward_signals()
             while True:
+                if self.relay is not None:
+                    self.relay.until(sock.fileno())
                 message = wire.receive(sock)
                 if message is None:
                     return None
@@ -119,7 +131,7 @@ class Launcher:
             sock.close()
 
     def act(self, message: "list[bytes]") -> "int | None":
-        """Handle one message: started, output, sync, note, delivered, error, exit or signal."""
+        """Handle one message: started, output, sync, note, delivered, error, command, exit or signal."""
         verb, value = message[0], message[1] if len(message) > 1 else b""
         if verb == b"started":
             # crash point: launcher.started
@@ -129,20 +141,41 @@ class Launcher:
             stream = 2 if message[2:] == [b"2"] else 1
             self.written[stream] += len(value)
             self.write(stream, value)
-        elif verb == b"sync" and self.sock is not None:  # all earlier output is written
-            self.sock.sendall(wire.pack("synced"))
+        elif verb == b"sync":  # all earlier output is written
+            self.send(wire.pack("synced"))
         elif verb == b"delivered":
             del self.undelivered[:1]
         elif verb == b"note":
             self.write_note(value)
         elif verb == b"error":
             return self.on_error(value)
+        elif verb == b"command":
+            self.act_on_command(message[1:])
         elif verb == b"exit":
             return int(value)
         elif verb == b"signal":
             number = int(value)
             return -number if number in SIGNALS else 128 + number
         return None
+
+    def act_on_command(self, message: "list[bytes]") -> None:
+        """A message about a command of Slurm's that a pod runs."""
+        if self.relay is None:
+            from . import relay
+
+            self.relay = relay.Relay(self.send, programs=self.commands, slurm_conf=self.slurm_conf)
+        self.relay.act(message[0], message[1:])
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame as a whole: a signal that comes meanwhile is sent after it."""
+        if self.sock is None:
+            return  # told again by the next connection
+        self.sending = True
+        try:
+            self.sock.sendall(frame)
+        finally:
+            self.sending = False
+        self.forward_signals()
 
     def write_note(self, text: bytes) -> None:
         """Write each note once: a restarted penstockd may send it again."""
@@ -188,7 +221,16 @@ def request_of(argv: "list[bytes]") -> "list[bytes | str]":
     """Fields of the launch request: all that this process was given."""
     with open(argv[2], "rb") as file:  # noqa: PTH123  # as above
         script = file.read()
-    fields: list[bytes | str] = ["interpreter", argv[1], "script", script, "workdir", posix.getcwdb()]
+    fields: list[bytes | str] = [
+        "relays",
+        "1",
+        "interpreter",
+        argv[1],
+        "script",
+        script,
+        "workdir",
+        posix.getcwdb(),
+    ]
     for fd, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         fields += [name, posix.readlink(b"/proc/self/fd/%d" % fd)]
     fields += ["umask", f"{current_umask():04o}"]
@@ -222,12 +264,14 @@ def die_of(number: int) -> None:
     posix.kill(posix.getpid(), number)
 
 
-def main(socket_path: str) -> None:
+def main(socket_path: str, *, commands: str, slurm_conf: str) -> None:
+    """`commands` is the folder of Slurm's own programs."""
     if len(sys.argv) < 3 or b"SLURM_JOB_ID" not in posix.environ:
         write(2, b"penstock-launch is started by slurmd for a batch script, not by hand: use sbatch\n")
         sys.exit(CANNOT_RUN)
     try:
-        launcher = Launcher(socket_path, request_of(given_arguments(len(sys.argv))))
+        request = request_of(given_arguments(len(sys.argv)))
+        launcher = Launcher(socket_path, request, commands=commands, slurm_conf=slurm_conf)
     except OSError as error:
         write(2, f"penstock: cannot read the job's script: {error}\n".encode())
         sys.exit(CANNOT_RUN)

@@ -41,6 +41,7 @@ class LaunchRequest:
     umask: bytes = b""  # the submitter's, in octal digits; empty: the image's own
     output_dir: bytes = b""  # the output folder that the agent creates; empty: none
     pod: PodSpec = dataclasses.field(default_factory=PodSpec)  # from the script's #K8S_ directives
+    relays: bool = False  # whether its launcher can run Slurm's commands for pods
 
     @property
     def outputs(self) -> tuple[str, ...]:

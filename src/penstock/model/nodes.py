@@ -66,3 +66,4 @@ class Drain:
 class Partition:
     name: str
     nodes: tuple[str, ...]
+    is_default: bool = False

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from penstock import wellknown
+from penstock.model import podcommands
 
 NAMESPACE_QUOTA = {"pods": "2000", "secrets": "4000"}
 """More than any user needs at once, and small enough to protect the API server from mistakes."""
@@ -57,6 +58,8 @@ class PodPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     pod_security: str = ""  # Pod Security level of namespaces of jobs; empty: the cluster's default
     isolate_namespaces: bool = True  # whether pods accept connections only from their namespace
     kill_wait: int = 30
+    pod_commands: tuple[str, ...] = podcommands.OFFERED
+    """Slurm's commands that jobs may call in their pods."""
     gpu_labels: dict[str, dict[str, str]] = {}  # labels of nodes by GRES type of their GPUs
     gpu_resources: dict[str, str] = {}  # resource names of GRES types whose GPUs are not nvidia.com/gpu
     qos_priority_classes: dict[str, str] = {}  # PriorityClass by QOS, which overrides that of the partition

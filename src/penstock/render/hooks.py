@@ -12,7 +12,7 @@ from penstock.model import releases
 from penstock.render import crashhooks
 
 PACKAGE = "penstock_hooks"  # folder of the hooks' modules, next to the programs
-MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py", "unsafeenv.py", "waitcomment.py")
+MODULES = ("__init__.py", "wire.py", "launch.py", "relay.py", "ask.py", "unsafeenv.py", "waitcomment.py")
 ADMIT_SECONDS = 20  # slurmctld keeps the nodes allocated during PrologSlurmctld: requeueing beats a long wait
 
 
@@ -49,7 +49,7 @@ def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
     modules = (RenderedFile(f"{PACKAGE}/{name}", content, 0o644) for name, content in _modules(settings))
     return (
         *modules,
-        RenderedFile(wellknown.LAUNCHER, _program("launch", f"main({settings.socket!r})"), 0o755),
+        RenderedFile(wellknown.LAUNCHER, _launcher(settings), 0o755),
         RenderedFile(wellknown.PROLOG, _prolog(settings), 0o755),
         RenderedFile(wellknown.EPILOG, _epilog(settings), 0o755),
         RenderedFile(wellknown.TASK_PROLOG, _guard("task_prolog.sh", settings), 0o755),
@@ -80,6 +80,11 @@ sys.path.insert(0, __file__.rpartition("/")[0])
 
 def _program(module: str, call: str) -> bytes:
     return f"{HEAD}from {PACKAGE} import {module}\n\n{module}.{call}\n".encode()
+
+
+def _launcher(settings: HookSettings) -> bytes:
+    words = f"commands={settings.slurm_commands!r}, slurm_conf={settings.slurm_conf!r}"
+    return _program("launch", f"main({settings.socket!r}, {words})")
 
 
 def _prolog(settings: HookSettings) -> bytes:

@@ -18,7 +18,7 @@ from penstock.render import namespaces, pods
 
 Manifest = dict[str, Any]
 MIB = 1024 * 1024
-JOBS_OWN = ("penstock", "home")  # volumes that are only for batch scripts
+JOBS_OWN = ("penstock", "run", "home")  # volumes that are only for batch scripts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -140,6 +140,7 @@ def _volumes(
     """Volumes with their mounts. Rank 0 may have its own home, and a volume for output to be fetched."""
     secret = {"secretName": secret_name(identity), "defaultMode": 0o555}
     yield {"name": "penstock", "secret": secret}, {"mountPath": wellknown.AGENT_MOUNT, "readOnly": True}
+    yield {"name": "run", "emptyDir": {}}, {"mountPath": wellknown.RUN_MOUNT}
     for number, path in enumerate(policy.shared_mounts):
         yield {"name": f"shared-{number}", **volume_source(path, policy)}, {"mountPath": path}
     if rank == 0 and home.made:

@@ -6,14 +6,17 @@ import base64
 from importlib import resources as package_files
 
 from penstock import errors, wellknown
-from penstock.model import jobs, launches, namespacepattern
+from penstock.model import jobs, launches, namespacepattern, podcommands
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import podenv, pods, workdirs
 
 SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API's limit is 1 MiB, names and metadata included
 _HOOKS = package_files.files("penstock.hooks")
 AGENT = _HOOKS.joinpath("agent.sh").read_bytes()
-NO_SRUN = _HOOKS.joinpath("srun.sh").read_bytes()
+SERVER = _HOOKS.joinpath("serve.sh").read_bytes()
+SHIM = _HOOKS.joinpath("shim.sh").read_bytes()
+SHIMMED = f"#!/bin/sh\n. {wellknown.AGENT_MOUNT}/shim.sh\n".encode()
+"""A command of Slurm's in the pod: the shim knows by its name which."""
 
 
 def render_secret(
@@ -55,7 +58,9 @@ def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: workd
     kept = wellknown.OUTPUT_MOUNT if pods.fetched(request, policy) else ""
     return {
         "agent.sh": AGENT,
-        "srun": NO_SRUN,
+        "serve.sh": SERVER,
+        "shim.sh": SHIM,
+        **dict.fromkeys(podcommands.SHIMS, SHIMMED),
         wellknown.SCRIPT_FILE: b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
         "arguments": podenv.set_line(_command(request)),
         "environment": podenv.export_lines(podenv.variables(request, home)),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from penstock import errors
+from penstock.model import podcommands
 from penstock.sbatch import images, k8s
 from penstock.sbatch.values import problem, times
 from penstock.site import errortexts, sitenamespaces
@@ -165,6 +166,13 @@ def _directives(site: Site, document: Document) -> Iterator[Mistake]:
             yield _unknown(("kubernetes", "forbidden_directives", number), "directive", name, k8s.NAMES)
 
 
+def _pod_commands(site: Site, document: Document) -> Iterator[Mistake]:
+    for number, name in enumerate(site.kubernetes.pod_commands):
+        if name not in podcommands.OFFERED:
+            known = podcommands.OFFERED
+            yield _unknown(("kubernetes", "pod_commands", number), "command", name, known)
+
+
 def _priority_classes(site: Site, document: Document) -> Iterator[Mistake]:
     known = _names(document, "priority_classes", site.priority_classes)
     for name, partition in site.partitions.items():
@@ -272,6 +280,7 @@ RULES: Final[tuple[Callable[[Site, Document], Iterator[Mistake]], ...]] = (
     _partition_times,
     _images,
     _directives,
+    _pod_commands,
     _priority_classes,
     _quotas,
     _users,

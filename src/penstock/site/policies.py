@@ -19,6 +19,7 @@ def resolved(site: Site) -> PodPolicy:
         default_image=site.registry.default_image or "",
         allowed_images=site.registry.allowed,
         forbidden_directives=site.kubernetes.forbidden_directives,
+        pod_commands=site.kubernetes.pod_commands,
         image_pull_policy=site.registry.pull_policy or "",
         image_pull_secrets=site.registry.pull_secrets,
         shared_mounts=_shared_mounts(site),

@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from penstock.model import podcommands
 from penstock.site.parts import Account, GpuType, NodeGroup, Part, Partition, PriorityClass, Quota
 from penstock.site.scalars import (
     Address,
@@ -167,6 +168,10 @@ class Kubernetes(Part):
     forbidden_directives: Annotated[
         tuple[Word, ...], Field(description="Forbidden `#K8S_` directives, such as MOUNT.")
     ] = ()
+    pod_commands: Annotated[
+        tuple[Word, ...],
+        Field(description="Slurm's commands that jobs may call in their pods."),
+    ] = podcommands.OFFERED
 
 
 class Penstockd(Part):

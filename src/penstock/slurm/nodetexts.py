@@ -60,7 +60,11 @@ def _names(words: dict[str, str], key: str) -> frozenset[str]:
 def partition(line: str) -> nodes.Partition:
     """One line of `scontrol --oneliner show partition`."""
     words = _words(line)
-    return nodes.Partition(name=words["PartitionName"], nodes=hostlists.expand(words.get("Nodes", "")))
+    return nodes.Partition(
+        name=words["PartitionName"],
+        nodes=hostlists.expand(words.get("Nodes", "")),
+        is_default=words.get("Default") == "YES",
+    )
 
 
 def _words(line: str) -> dict[str, str]:

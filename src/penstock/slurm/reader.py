@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock import errors
-from penstock.model import jobs, states
+from penstock.model import jobs, releases, states
 from penstock.model.nodes import Drain, Node, Partition
+from penstock.model.slurmfacts import SlurmFacts
 from penstock.model.states import NodeState
 from penstock.slurm import commands, fields, jobtexts, marks, nodetexts
 
@@ -36,9 +37,14 @@ class SlurmReader:
     async def cluster_name(self) -> str:
         return await self._setting("ClusterName")
 
-    async def requeues_by_default(self) -> bool:
-        """Whether jobs without --requeue or --no-requeue may be requeued."""
-        return (await self.configuration()).get("JobRequeue") != "0"
+    async def facts(self) -> SlurmFacts:
+        settings, partitions = await asyncio.gather(self.configuration(), self.partitions())
+        default = next((partition.name for partition in partitions if partition.is_default), "")
+        return SlurmFacts(
+            release=releases.text(releases.parse(settings.get("SLURM_VERSION", ""))),
+            default_partition=default,
+            requeues=settings.get("JobRequeue") != "0",
+        )
 
     async def _setting(self, name: str) -> str:
         found = (await self.configuration()).get(name)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock import errors, wording
+from penstock.model import podcommands
 from penstock.model.jobspec import JobSpec
 from penstock.model.siteview import SiteView
 from penstock.sbatch import calledprograms, compiler
@@ -35,11 +36,15 @@ def explain(
     if every_pod and job.nodes.minimum > pods.MOST:
         hint = "Omit --format, or request fewer --nodes."
         raise errors.UsageError(f"{job.nodes.minimum} pods are too many to list", hint=hint)
-    made = pods.of_job(job, source.data, check.context.site or SiteView(), here=check.context.workdir)
-    return Explanation(job, made, tuple(_remarks(done, job, source.data)), found)
+    site = check.context.site or SiteView()
+    made = pods.of_job(job, source.data, site, here=check.context.workdir)
+    return Explanation(job, made, tuple(_remarks(done, job, source.data, site.pods.pod_commands)), found)
 
 
-def _remarks(done: compiler.Compilation, job: JobSpec, script: bytes) -> Iterator[str]:
+def _remarks(
+    done: compiler.Compilation, job: JobSpec, script: bytes, offered: Sequence[str]
+) -> Iterator[str]:
+    """`offered` are the commands of Slurm's that the site lets pods call."""
     if not pods.owner_named().uid:
         yield "jobs of root are refused at submission, unless the site allows them"
     for option in {setting.option.key: setting.option for setting in done.given}.values():
@@ -50,7 +55,11 @@ def _remarks(done: compiler.Compilation, job: JobSpec, script: bytes) -> Iterato
     if job.signal is not None and not job.signal.to_batch:
         yield "--signal without B: signals only job steps, and none run in pods yet; use --signal=B:…"
     for call in calledprograms.calls(script, job):
-        yield f"{on_lines(call.lines)}: {', '.join(call.names)}: {call.becomes}"
+        withheld = [name for name in call.names if name in podcommands.OFFERED and name not in offered]
+        if withheld:
+            yield f"{on_lines(call.lines)}: {', '.join(withheld)}: this site does not offer it in pods"
+        if kept := [name for name in call.names if name not in withheld]:
+            yield f"{on_lines(call.lines)}: {', '.join(kept)}: {call.becomes}"
 
 
 def on_lines(lines: Sequence[int], most: int = 4) -> str:
