@@ -27,6 +27,10 @@ PROMISES = {
         "e2e/test_pod_names.py::test_pods_are_found_by_the_jobs_number",
         "e2e/test_pod_names.py::test_a_jobs_output_is_in_the_log_of_the_pod_that_has_its_number",
     ),
+    "Slurm's commands work in pods as in plain Slurm": (
+        "e2e/test_pod_commands.py::test_commands_do_what_they_do_in_plain_slurm",
+        "e2e/test_pod_commands.py::test_jobs_submitted_from_a_pod",
+    ),
     "scancel leaves nothing behind": (
         "e2e/test_bridge.py::test_scancel_reaches_the_script_and_leaves_nothing",
     ),

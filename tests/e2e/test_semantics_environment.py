@@ -122,7 +122,7 @@ def without(variables: Variables, names: set[str]) -> Variables:
 def test_every_form_of_export(by_form: dict[str, tuple[Variables, Variables]], name: str) -> None:
     """The pod gets what plain Slurm's script gets, but the host's own variables only when they are named."""
     plain, pod = by_form[name]
-    pod = pod | {"PATH": pod["PATH"].removesuffix(":/penstock")}  # an srun that says why, where there is none
+    pod = pod | {"PATH": pod["PATH"].removeprefix("/penstock:")}  # Slurm's commands for pods
     named = FORMS[name][1]
     differs = (HOST_ONLY - named) | NEVER | SETS_ITSELF | PER_JOB
     if plain.get(LOGIN_SHELL) == "1":
