@@ -57,8 +57,8 @@ def test_other_words_are_not_calls(line: str) -> None:
 
 
 def test_calls_with_the_same_effect_are_one_remark() -> None:
-    assert called("sbatch a\nsqueue\nsbatch b\nmodule load x\n") == {
-        ("sbatch", "squeue"): (3, 4, 5),
+    assert called("sinfo a\nsqueue\nsinfo b\nmodule load x\n") == {
+        ("sinfo", "squeue"): (3, 4, 5),
         ("module",): (6,),
     }
 

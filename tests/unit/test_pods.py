@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.model import namespacepattern
+from penstock.model import namespacepattern, podcommands
 from penstock.model.jobspec import Mount, PodSpec
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces, pods, secrets, workdirs
@@ -70,7 +70,7 @@ def test_pods_of_array_tasks_carry_the_arrays_number() -> None:
 
 
 def test_the_secret_holds_all_that_the_agent_reads() -> None:
-    """Script, arguments, environment and settings; the agent itself is too long for a golden file."""
+    """Script, arguments, environment and settings; programs of ours are too long for a golden file."""
     manifest = secrets.render_secret(
         fakes.identity(),
         owner=fakes.OWNER,
@@ -79,8 +79,10 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
         owner_pod_uid="uid-1",
     )
     data = manifest.pop("data")
-    assert b"trap" in base64.b64decode(data.pop("agent.sh"))
-    assert b"do not run in pods yet" in base64.b64decode(data.pop("srun"))
+    for name in ("agent.sh", "serve.sh", "shim.sh"):
+        assert base64.b64decode(data.pop(name)).startswith(b"#!/bin/sh\n")
+    shims = {data.pop(name) for name in podcommands.SHIMS}
+    assert [base64.b64decode(shim) for shim in shims] == [b"#!/bin/sh\n. /penstock/shim.sh\n"]
     manifest["decoded"] = {name: base64.b64decode(content).decode() for name, content in data.items()}
     assert shown(manifest) == goldens.reviewed("secret.json", shown(manifest))
 
