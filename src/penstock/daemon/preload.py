@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 
 from penstock import errors
+from penstock.calls import commands, plans, requests
 from penstock.kube import client, kinds, kubeconfig
 from penstock.sbatch import poddirectives as pods_of_scripts
-from penstock.slurm import commands
+from penstock.slurm import commands as slurm_commands
 
 ANSWER = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
@@ -51,8 +52,11 @@ async def _use_everything() -> None:
         finally:
             await kube.close()
     pods_of_scripts.pod_of(DIRECTIVES)
+    submission = requests.Request(name="sbatch", words=(b"-n1", b"x"))
+    job = plans.Job(job_id=0, release="22.05", commands=("sbatch",), bridged_partitions=())
+    commands.plan(submission, job, {b"x": DIRECTIVES})
     await asyncio.to_thread(str)
-    await commands.run(("true",), slurm_conf="")
+    await slurm_commands.run(("true",), slurm_conf="")
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
