@@ -183,7 +183,7 @@ def test_killing_penstockd_repeats_and_loses_no_command(lab: Lab) -> None:
     script = """#!/bin/bash
 for i in $(seq 40); do
     echo "$i $(scontrol show hostnames 'a[1-2000]' | cksum)"
-    sbatch -H -Q --parsable -J killed -o /dev/null --wrap true >>submitted || echo "failed $?"
+    sbatch -H --parsable -J killed -o /dev/null --wrap true >>submitted || echo "failed $?"
 done
 """
     job_id = semantics.submit(lab, Row(script=script, options=("--output=out",)), cwd=cwd)
