@@ -48,7 +48,7 @@ def test_names_alone_want_no_file(text: str) -> None:
         (
             "x",
             {"SLURM_HOSTFILE": "f", "SLURM_NTASKS": "3"},
-            "--distribution=arbitrary --nodelist=n2,n1,n1 --ntasks=3 --nodes=2",
+            "--distribution=arbitrary --nodelist=n2,n1,n1 --ntasks=3",
         ),
         (
             "-n3 x",

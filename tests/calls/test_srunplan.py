@@ -311,3 +311,10 @@ def test_an_unfinished_quote_in_export_is_mentioned() -> None:
     assert calling.step("--export=A='1 x").notes == (
         b"srun: error: Improperly formed environment variable (A='1)\n",
     )
+
+
+@pytest.mark.parametrize(("text", "shown"), [("a", "0"), ("-1", "4294967295"), ("999", "999")])
+def test_later_releases_take_any_word_for_a_number(text: str, shown: str) -> None:
+    words, code = calling.answer(f"--jobid={text} x", job=LATER)
+    assert words.endswith(f"Expired or invalid job {shown}\n")
+    assert code == 1

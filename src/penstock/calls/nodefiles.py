@@ -45,17 +45,16 @@ class Nodes:
         return words
 
     def _arbitrary(self, file: bytes, files: Files) -> list[bytes]:
-        """Beside SLURM_HOSTFILE srun keeps the counts of variables, but not beside --distribution=arbitrary,
-        which stands for it here: so they become options.
+        """Beside SLURM_HOSTFILE srun keeps the number of tasks of a variable, but not beside
+        --distribution=arbitrary, which stands for it here: so it becomes an option.
         """
         enough = self._enough(self._asked.value)
         ending = b"Failure getting NodeNames from hostfile"
         words = [b"--distribution=arbitrary"]
         words.append(b"--nodelist=" + self._read(file, files, enough, ending, self._error_code))
-        for name in ("ntasks", "nodes"):
-            value = self._asked.of_variables(name)
-            if value is not None and self._asked.of_line(name) is None:
-                words.append(b"--%b=%b" % (name.encode(), value))
+        tasks = self._asked.of_variables("ntasks")
+        if tasks is not None and self._asked.of_line("ntasks") is None:
+            words.append(b"--ntasks=" + tasks)
         return words
 
     def _names(self, names: bytes, files: Files) -> bytes:

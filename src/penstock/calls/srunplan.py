@@ -184,7 +184,7 @@ class _Call:
                 return
         elif not match:
             raise outcomes.error(b'Invalid numeric value "%b" for --jobid.' % asked, code=1)
-        shown = match[1] if match else asked
+        shown = match[1] if match else b"%d" % (settings.leading_number(asked) % 2**32)
         raise outcomes.error(
             b"Unable to confirm allocation for job %b: Invalid job id specified" % shown,
             end=b"srun: Check SLURM_JOB_ID environment variable. Expired or invalid job %b\n" % shown,
