@@ -52,6 +52,7 @@ PROLOG = "penstock-prolog"  # PrologSlurmctld
 EPILOG = "penstock-epilog"  # Epilog
 OUTPUTS_FOLDER = ".outputs"  # in the results folder: jobs' own output folders until they are collected
 OUTPUTS_COPIED = ".penstock-copied"  # in a job's output folder: the agent has copied everything
+SRUN_TASK_ERRORS = "/dev/fd/3"  # a pipe to the launcher for the tasks' stderr if -e of srun names a file
 TASK_PROLOG = "penstock-task-prolog"  # TaskProlog
 SESSION = "penstock-session"  # run by PAM before each step on a node
 JOB_SUBMIT = "job_submit.lua"  # the plugin's script; Slurm looks for it beside slurm.conf

@@ -68,4 +68,4 @@ def test_allowed(line: str, passed: str) -> None:
 )
 def test_refused(line: str) -> None:
     """In words, with what would do."""
-    assert b"penstock: " in refusal("scontrol", *(word.encode() for word in line.split())).err
+    assert b"penstock: " in refusal("scontrol", *(word.encode() for word in line.split())).stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.calls import commands, plans
+from penstock.calls import commands, outcomes
 from penstock.calls.requests import Request
 from tests.calls.called import plan, planned, refusal
 
@@ -14,7 +14,7 @@ FILES = {b"job.sh": SCRIPT}
 
 def test_script_is_read_in_the_pod() -> None:
     """Before anything is decided."""
-    assert plan("sbatch", b"-n2", b"job.sh", b"a b") == plans.Wanted(b"job.sh")
+    assert plan("sbatch", b"-n2", b"job.sh", b"a b") == outcomes.Wanted((b"job.sh",))
     run = planned("sbatch", b"-n2", b"dir/job.sh", b"a b", b"-x", files={b"dir/job.sh": SCRIPT})
     assert run.words == (b"-n2", b"--chdir=/nas/alice", b"--partition=gpu")
     assert (run.script, run.arguments) == ((b"job.sh", SCRIPT), (b"a b", b"-x"))
@@ -23,8 +23,8 @@ def test_script_is_read_in_the_pod() -> None:
 
 def test_script_from_standard_input() -> None:
     """Which is named as sbatch names it."""
-    assert plan("sbatch", b"--parsable") == plans.Wanted(plans.STDIN)
-    assert planned("sbatch", files={plans.STDIN: SCRIPT}).script == (b"sbatch", SCRIPT)
+    assert plan("sbatch", b"--parsable") == outcomes.Wanted((outcomes.STDIN,))
+    assert planned("sbatch", files={outcomes.STDIN: SCRIPT}).script == (b"sbatch", SCRIPT)
 
 
 def test_wrap_needs_no_file() -> None:
@@ -34,8 +34,8 @@ def test_wrap_needs_no_file() -> None:
 
 
 def test_unreadable_script_is_said_as_sbatch_says_it() -> None:
-    found = plan("sbatch", b"job.sh", files={b"job.sh": plans.UNREADABLE})
-    assert found == plans.Answer(code=1, err=b"sbatch: error: Unable to open file job.sh\n")
+    found = plan("sbatch", b"job.sh", files={b"job.sh": outcomes.Unreadable(b"x")})
+    assert found == outcomes.Answer(code=1, stderr=b"sbatch: error: Unable to open file job.sh\n")
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_refused(words: tuple[bytes, ...], script: bytes) -> None:
 
 def test_partition_of_a_reservation_or_none() -> None:
     """Without a default partition one has to be named."""
-    job = plans.Job(job_id=17, release="22.05", commands=("sbatch",), bridged_partitions=("gpu",))
+    job = outcomes.Job(id=17, release=(22, 5), commands=("sbatch",), bridged_partitions=("gpu",))
     found = commands.plan(Request(name="sbatch", words=(b"job.sh",)), job, FILES)
-    assert isinstance(found, plans.Answer)
-    assert b"name one with --partition" in found.err
+    assert isinstance(found, outcomes.Answer)
+    assert b"name one with --partition" in found.stderr
 
 
 def test_environment_becomes_the_jobs() -> None:

@@ -242,7 +242,7 @@ class FakeSlurm:
 
     async def facts(self) -> SlurmFacts:
         self._check()
-        return SlurmFacts(release="22.05", default_partition="gpu", requeues=self.by_default)
+        return SlurmFacts(cluster="lab", release=(22, 5), default_partition="gpu", requeues=self.by_default)
 
     async def set_requeue(self, job_id: int, *, allowed: bool) -> None:
         self._check()

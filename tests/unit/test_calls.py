@@ -13,7 +13,7 @@ import pytest
 from penstock import errors
 from penstock.bridge import calls, podstream, protocols
 from penstock.bridge.launch import Launch
-from penstock.calls import plans
+from penstock.calls import outcomes
 from penstock.kube import kinds, podview, reflectors, types
 from tests.unit import fakes
 
@@ -27,7 +27,7 @@ class Launcher:
     def __init__(self) -> None:
         self.asked: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
 
-    async def run(self, key: str, command: plans.Run) -> None:
+    async def run(self, key: str, command: outcomes.Run) -> None:
         self.asked.put_nowait(("run", key, command))
 
     async def confirm(self, key: str, stream: int, offset: int) -> None:

@@ -262,4 +262,6 @@ def test_files_are_read_in_the_pod(stage: PodStage, tmp_path: Path) -> None:
     assert frame is not None
     assert (frame.words, frame.body) == (("file", key, "0"), b"#!/bin/sh\n" + EVERY_BYTE)
     server.say("open", key, 1, body=b"nothing here")
-    assert server.words() == ["nofile", key, "1"]
+    frame = server.hear()
+    assert frame is not None
+    assert (frame.words, frame.body) == (("nofile", key, "1"), b"No such file or directory")

@@ -20,7 +20,7 @@ from penstock.bridge.context import Context
 from penstock.bridge.follower import Follower
 from penstock.bridge.launch import Launch
 from penstock.bridge.podstream import VERSION, BadFrame, Frame, PodStream
-from penstock.calls import commands, plans, requests
+from penstock.calls import commands, outcomes, requests
 from penstock.model import podcommands
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,10 @@ UNASKED_SECONDS = 5.0  # until the pod of a script that names no command of Slur
 MOST_CALLS = 64  # of a job at once; more wait in the pod
 MOST_INPUT = 4 * 1024 * 1024  # bytes of a file for a command, as Slurm limits scripts
 SIGNALS = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "CONT", "ALRM")
-OLD_LAUNCHER = "penstock: the job was started by an older release, which has no Slurm commands in pods"
+STDERR = 2
+LONGEST_REASON = 200  # bytes of a pod's words about a file
+TOO_LARGE = outcomes.Unreadable(b"File too large")
+OLD_LAUNCHER = "the job was started by an older release, which has no Slurm commands in pods"
 
 
 @dataclasses.dataclass
@@ -39,11 +42,11 @@ class _Call:
     key: str
     is_running: bool = False
     """The launcher has it."""
-    answer: plans.Answer | None = None
+    answer: outcomes.Answer | None = None
     """Said by us instead of the launcher."""
-    files: dict[bytes, bytes | plans.Unreadable] = dataclasses.field(default_factory=dict)
+    files: dict[bytes, bytes | outcomes.Unreadable] = dataclasses.field(default_factory=dict)
     path: bytes = b""
-    wanted: asyncio.Future[bytes | None] | None = None
+    wanted: asyncio.Future[bytes | outcomes.Unreadable] | None = None
     """The content of the file at `path`."""
     input: bytearray = dataclasses.field(default_factory=bytearray)
     planning: asyncio.Task[None] | None = None
@@ -177,7 +180,7 @@ class Calls:
         if offset == len(call.input):
             call.input += body
         if len(call.input) > MOST_INPUT:
-            _settle(call, None)
+            _settle(call, TOO_LARGE)
         else:
             self._send("taken", call.key, offset)
 
@@ -189,12 +192,12 @@ class Calls:
     async def _on_file(self, words: list[str], body: bytes) -> None:
         call = self._calls.get(words[0])
         if call is not None and int(words[1]) == len(call.files):
-            _settle(call, body if len(body) <= MOST_INPUT else None)
+            _settle(call, body if len(body) <= MOST_INPUT else TOO_LARGE)
 
     async def _on_no_file(self, words: list[str], body: bytes) -> None:
         call = self._calls.get(words[0])
         if call is not None and int(words[1]) == len(call.files):
-            _settle(call, None)
+            _settle(call, outcomes.Unreadable(body[:LONGEST_REASON]))
 
     # -- planning ------------------------------------------------------------------------------------------
 
@@ -203,54 +206,55 @@ class Calls:
             request = requests.parse(body)
             plan = await self._plan(call, request)
         except requests.BadRequest as error:
-            plan = plans.refused("penstock", error.message)
+            plan = outcomes.refused("penstock", error.message)
         except errors.SlurmError as error:
-            plan = plans.refused(request.name, f"penstock: {error.message}")
-        if isinstance(plan, plans.Run) and not self._launch.request.relays:
-            plan = plans.refused(plan.program, OLD_LAUNCHER)
-        if isinstance(plan, plans.Answer):
+            plan = outcomes.refused(request.name, error.message)
+        if isinstance(plan, outcomes.Run) and not self._launch.request.relays:
+            plan = outcomes.refused(plan.program, OLD_LAUNCHER)
+        if isinstance(plan, outcomes.Answer):
             call.answer = plan
             self._say(call, plan)
         else:
             call.is_running = True
             await self._launcher.run(call.key, plan)
 
-    async def _plan(self, call: _Call, request: requests.Request) -> plans.Answer | plans.Run:
+    async def _plan(self, call: _Call, request: requests.Request) -> outcomes.Answer | outcomes.Run:
         facts = await self._context.slurm_facts.now()
         policy = self._context.settings
-        job = plans.Job(
-            job_id=self._launch.job_id,
+        job = outcomes.Job(
+            id=self._launch.job_id,
             release=facts.release,
+            cluster=facts.cluster.encode(),
+            appends=facts.appends,
             commands=policy.pod_commands,
             bridged_partitions=tuple(policy.partitions),
             default_partition=facts.default_partition,
         )
         while True:
             plan = await asyncio.to_thread(commands.plan, request, job, call.files)
-            if not isinstance(plan, plans.Wanted):
+            if not isinstance(plan, outcomes.Wanted):
                 return plan
-            content = await self._bring(call, plan.path)
-            call.files[plan.path] = plans.UNREADABLE if content is None else content
+            for path in plan.files:
+                call.files[path] = await self._bring(call, path)
 
-    async def _bring(self, call: _Call, path: bytes) -> bytes | None:
-        """A file of the pod, or the call's whole standard input; None if it cannot be read."""
+    async def _bring(self, call: _Call, path: bytes) -> bytes | outcomes.Unreadable:
+        """A file of the pod, or the call's whole standard input."""
         call.path, call.wanted = path, asyncio.get_running_loop().create_future()
         self._ask(call)
         return await call.wanted
 
     def _ask(self, call: _Call) -> None:
-        if call.path == plans.STDIN:
+        if call.path == outcomes.STDIN:
             self._send("feed", call.key)
         else:
             self._send("open", call.key, len(call.files), body=call.path)
 
-    def _say(self, call: _Call, answer: plans.Answer) -> None:
-        for stream, text in ((1, answer.out), (2, answer.err)):
-            if text:
-                self._send("print", call.key, stream, 0, body=text)
+    def _say(self, call: _Call, answer: outcomes.Answer) -> None:
+        if answer.stderr:
+            self._send("print", call.key, STDERR, 0, body=answer.stderr)
         self._send("end", call.key, "exit", answer.code)
 
 
-def _settle(call: _Call, content: bytes | None) -> None:
+def _settle(call: _Call, content: bytes | outcomes.Unreadable) -> None:
     if call.wanted is not None and not call.wanted.done():
         call.wanted.set_result(content)

@@ -8,7 +8,7 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.calls import plans
+from penstock.calls import outcomes
 from penstock.kube import kinds, lists
 from penstock.model import jobs, nodes
 from penstock.model.reasons import Outcome, Refusal
@@ -156,7 +156,7 @@ class Launcher(Protocol):
     async def die(self, number: int) -> None:
         """End by this signal."""
 
-    async def run(self, key: str, command: plans.Run) -> None:
+    async def run(self, key: str, command: outcomes.Run) -> None:
         """Run a command of Slurm's, once."""
 
     async def confirm(self, key: str, stream: int, offset: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.calls.plans import Answer, refused
+from penstock.calls.outcomes import Answer, refused
 
 _LEAST = 3  # letters of an abbreviation
 _ACTIONS = (
@@ -28,15 +28,15 @@ def words(given: tuple[bytes, ...]) -> tuple[bytes, ...] | Answer:
     texts = [word.decode("utf-8", "surrogateescape") for word in given]
     for text in texts:
         if text.startswith("-") and text != "-" and not _OPTIONS.fullmatch(text):
-            return refused(NAME, f"penstock: the option {text} does not work in pods")
+            return refused(NAME, f"the option {text} does not work in pods")
     options = [text for text in texts if text.startswith("-") and text != "-"]
     rest = [text for text in texts if text not in options]
     if not rest:
         if options:
             return _bytes(options)
-        return refused(NAME, "penstock: scontrol has no prompt in pods; write a command behind it")
+        return refused(NAME, "scontrol has no prompt in pods; write a command behind it")
     action = _action(rest[0])
-    problem = _problem(action, rest[1:]) if action else f"penstock: {rest[0]} does not work in pods"
+    problem = _problem(action, rest[1:]) if action else f"{rest[0]} does not work in pods"
     return refused(NAME, problem) if problem else _bytes([*options, action, *rest[1:]])
 
 
@@ -52,11 +52,11 @@ def _action(word: str) -> str:
 
 def _problem(action: str, rest: list[str]) -> str:
     if action == "update" and not any(map(_JOB.fullmatch, rest)):
-        return "penstock: in pods scontrol updates jobs only: scontrol update JobId=..."
+        return "in pods scontrol updates jobs only: scontrol update JobId=..."
     if action == "write" and not (len(rest) == len(("batch_script", "job", "-")) and rest[-1] == "-"):
-        return "penstock: in pods scontrol writes to standard output only: scontrol write batch_script JOB -"
+        return "in pods scontrol writes to standard output only: scontrol write batch_script JOB -"
     if action == "show" and len(rest) > 1 and rest[0].lower().startswith("hostl") and rest[1].startswith("/"):
-        return "penstock: in pods scontrol reads no file with host names: name them"
+        return "in pods scontrol reads no file with host names: name them"
     return ""
 
 

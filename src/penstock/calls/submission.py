@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from penstock import wellknown
-from penstock.calls.plans import STDIN, Answer, Files, Job, Plan, Run, Unreadable, Wanted, refused
+from penstock.calls.outcomes import STDIN, Answer, Files, Job, Run, Unreadable, Wanted, refused
 from penstock.calls.requests import Request
 from penstock.hooks import unsafeenv
+from penstock.model import releases
 from penstock.sbatch import compiler, options
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Parser, Setting, Token
@@ -54,7 +55,7 @@ class _Words(msgspec.Struct, frozen=True):
         return _byte(self.rest[0]) if self.rest else STDIN
 
 
-def plan(request: Request, job: Job, files: Files) -> Plan:
+def plan(request: Request, job: Job, files: Files) -> Answer | Run | Wanted:
     """What becomes of an sbatch."""
     words = _read(request, job)
     if isinstance(words, Answer):
@@ -62,17 +63,17 @@ def plan(request: Request, job: Job, files: Files) -> Plan:
     if words.has(_ONLY_SHOWN):
         return Run(program=NAME, words=_bytes(words.given))
     if words.script and words.script not in files:
-        return Wanted(words.script)
+        return Wanted((words.script,))
     content = files[words.script] if words.script else b""
     if isinstance(content, Unreadable):
-        return Answer(code=1, err=b"sbatch: error: Unable to open file %s\n" % words.script)
+        return Answer(code=1, stderr=b"sbatch: error: Unable to open file %s\n" % words.script)
     return _submission(request, job, words, content)
 
 
 def _read(request: Request, job: Job) -> _Words | Answer:
     report, texts = Report(), tuple(map(_text, request.words))
     tokens = [Token(text, Place(origin="command line")) for text in texts]
-    parsed = Parser(options.table(job.release), report, "command line").parse(tokens)
+    parsed = Parser(options.table(releases.text(job.release)), report, "command line").parse(tokens)
     if report.failed:
         return refused(NAME, next(found.message for found in report.diagnostics if found.severity == "error"))
     given = texts[: len(texts) - len(parsed.rest)]
@@ -80,7 +81,7 @@ def _read(request: Request, job: Job) -> _Words | Answer:
     return _Words(given[:-1] if given[-1:] == ("--",) else given, parsed.settings, rest)
 
 
-def _submission(request: Request, job: Job, words: _Words, content: bytes) -> Plan:
+def _submission(request: Request, job: Job, words: _Words, content: bytes) -> Answer | Run | Wanted:
     name = words.script.rpartition(b"/")[2] if words.script not in (b"", STDIN) else NAME.encode()
     variables = {_text(key): _text(value) for key, value in request.environment.items()}
     compiled = compiler.compile_script(
@@ -88,7 +89,7 @@ def _submission(request: Request, job: Job, words: _Words, content: bytes) -> Pl
         name=_text(name),
         arguments=words.given,
         variables=variables,
-        context=compiler.Context(release=job.release, other_gres=True),
+        context=compiler.Context(release=releases.text(job.release), other_gres=True),
     )
     partition = next(
         (one.value for one in reversed(compiled.given) if one.option.key == "partition" and one.value),
@@ -96,7 +97,7 @@ def _submission(request: Request, job: Job, words: _Words, content: bytes) -> Pl
     )
     problem = _problem(compiled.given, partition, job)
     if problem or len(compiled.components) > 1:
-        return refused(NAME, problem or "penstock: there are no heterogeneous jobs in pods")
+        return refused(NAME, problem or "there are no heterogeneous jobs in pods")
     is_placed = any(setting.option.key == "chdir" for setting in compiled.given)
     where = () if is_placed else (b"--chdir=" + request.folder,)
     return Run(
@@ -115,13 +116,13 @@ def _problem(given: Sequence[Setting], partition: str, job: Job) -> str:
     for setting in given:
         name, value = setting.option.name, setting.value or ""
         if setting.option.treatment == "refused":
-            return f"penstock: --{name} does not work in pods: {setting.option.note}"
+            return f"--{name} does not work in pods: {setting.option.note}"
         if name in _READ_HERE or (name in _HOST_LISTS and "/" in value):
-            return f"penstock: --{name} would be read on the Slurm node"
+            return f"--{name} would be read on the Slurm node"
     strange = [name for name in partition.split(",") if name not in job.bridged_partitions]
     if strange:
         known = ", ".join(job.bridged_partitions)
-        return f"penstock: a pod submits only to partitions with pods ({known}); name one with --partition"
+        return f"a pod submits only to partitions with pods ({known}); name one with --partition"
     return ""
 
 

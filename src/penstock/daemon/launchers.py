@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 
 from penstock.bridge import protocols
-from penstock.calls import plans, requests
+from penstock.calls import outcomes, requests
 from penstock.daemon import connections
 from penstock.hooks import relay
 from penstock.model import launches
@@ -82,7 +82,7 @@ class SocketLauncher:
     async def exit(self, code: int) -> None:
         await self.connection.send("exit", str(code))
 
-    async def run(self, key: str, command: plans.Run) -> None:
+    async def run(self, key: str, command: outcomes.Run) -> None:
         fields: list[bytes | str] = ["program", command.program]
         for kind, values in (("word", command.words), ("argument", command.arguments)):
             fields += [field for value in values for field in (kind, value)]

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 
 from penstock import errors
-from penstock.calls import commands, plans, requests
+from penstock.calls import commands, outcomes, requests
 from penstock.kube import client, kinds, kubeconfig
 from penstock.sbatch import poddirectives as pods_of_scripts
 from penstock.slurm import commands as slurm_commands
@@ -53,7 +53,7 @@ async def _use_everything() -> None:
             await kube.close()
     pods_of_scripts.pod_of(DIRECTIVES)
     submission = requests.Request(name="sbatch", words=(b"-n1", b"x"))
-    job = plans.Job(job_id=0, release="22.05", commands=("sbatch",), bridged_partitions=())
+    job = outcomes.Job(id=0, release=(22, 5))
     commands.plan(submission, job, {b"x": DIRECTIVES})
     await asyncio.to_thread(str)
     await slurm_commands.run(("true",), slurm_conf="")

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 CHUNK = 32 * 1024
 WINDOW = 4 * CHUNK  # bytes of a stream that the pod does not have yet
-PROGRAMS = (b"sacct", b"sbatch", b"scancel", b"scontrol", b"sinfo", b"sprio", b"squeue", b"sshare", b"sstat")
+PROGRAMS = (
+    *(b"sacct", b"sbatch", b"scancel", b"scontrol", b"sinfo", b"sprio", b"squeue", b"srun", b"sshare"),
+    b"sstat",
+)
 IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 CANNOT_RUN = 126
 

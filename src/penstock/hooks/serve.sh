@@ -3,7 +3,8 @@
 # words, the last of which is the length of the bytes that follow. From the pod:
 #   hello VERSION 0               first; then `call` for every call that is open, then `ready 0`
 #   call ID LENGTH                with its request (shim.sh)
-#   in ID OFFSET LENGTH, file ID NUMBER LENGTH, and eof, took, done, gone, signal, nofile as shim.sh says them
+#   in ID OFFSET LENGTH, file ID NUMBER LENGTH, nofile ID NUMBER LENGTH (with the reason), and eof, took, done, gone, signal
+#   as shim.sh says them
 # To the pod:
 #   print ID STREAM OFFSET LENGTH, taken ID OFFSET 0, feed ID 0, open ID NUMBER LENGTH, end ID exit|signal NUMBER 0, again ID 0
 # Nothing is lost when a connection breaks: what waits for an answer lies in files, and the next server says it all again.
@@ -81,7 +82,7 @@ while IFS=' ' read -r verb id a b <&5; do
     case $verb in
     call) announce "$id" ;;
     in) say "in $id $a" "calls/$id/in.$((1000000000000 + a))" ;;
-    file) say "file $id $a" "calls/$id/file.$a" ;;
+    file | nofile) say "$verb $id $a" "calls/$id/file.$a" ;;
     bye) [ "$id" != $$ ] || exit 0 ;;
     *) echo "$verb $id $a $b 0" >&4 ;;
     esac

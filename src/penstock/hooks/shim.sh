@@ -91,7 +91,12 @@ while :; do
     feed) [ -n "${fed:-}" ] || { fed=1; feed <&4 & } ;;
     open) # NUMBER: of a file that the command names
         path=$(cat "$call/path.$2"; echo .)
-        if cat -- "${path%.}" >"$call/file.$2" 2>/dev/null; then echo "file $id $2" >&7; else echo "nofile $id $2" >&7; fi
+        if why=$(cat -- "${path%.}" 2>&1 >"$call/file.$2"); then
+            echo "file $id $2" >&7
+        else
+            printf %s "${why##*: }" >"$call/file.$2"
+            echo "nofile $id $2" >&7
+        fi
         ;;
     end) # exit CODE, or signal NUMBER
         : >"$call/end"

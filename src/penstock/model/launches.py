@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterable
 
-from penstock.model import numbers
+from penstock.model import filepatterns, numbers
 from penstock.model.jobspec import PodSpec
 
-_SPECIFIER = re.compile(r"%(\d)?([Aaj%])")  # a digit pads with zeros
-_NAMES_TASK = re.compile(r"(?<!%)(?:%%)*%\d?[aj]")
-_NO_TASK = "4294967294"  # Slurm's %a outside of arrays
+_NAMES_TASK = re.compile(r"(?<!%)(?:%%)*%\d*[aj]")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,25 +50,23 @@ class LaunchRequest:
     @property
     def everybodys_outputs(self) -> tuple[str, ...]:
         """Patterns that, in a folder shared by all tasks of an array, also match other tasks' files."""
-        if not self._variable(b"SLURM_ARRAY_TASK_ID"):
+        if self._variable(b"SLURM_ARRAY_TASK_ID") is None:
             return ()
         return tuple(filter(lambda pattern: not _NAMES_TASK.search(pattern), self.pod.outputs))
 
     def filled_in(self, patterns: Iterable[str]) -> tuple[str, ...]:
-        job = self._variable(b"SLURM_JOB_ID")
-        values = {
-            "A": self._variable(b"SLURM_ARRAY_JOB_ID") or job,
-            "a": self._variable(b"SLURM_ARRAY_TASK_ID") or _NO_TASK,
-            "j": job,
-            "%": "%",
+        job = self._variable(b"SLURM_JOB_ID") or b""
+        task = self._variable(b"SLURM_ARRAY_TASK_ID")
+        values: dict[bytes, filepatterns.Value] = {
+            b"A": self._variable(b"SLURM_ARRAY_JOB_ID") or job,
+            b"a": filepatterns.NO_TASK if task is None else task,
+            b"j": job,
         }
         return tuple(
-            _SPECIFIER.sub(lambda match: values[match[2]].zfill(int(match[1] or 0)), pattern)
-            for pattern in patterns
+            os.fsdecode(filepatterns.filled_in(os.fsencode(pattern), values)) for pattern in patterns
         )
 
-    def _variable(self, name: bytes) -> str:
-        """A number that slurmd set; empty if there is none."""
+    def _variable(self, name: bytes) -> int | None:
+        """A number that slurmd set; None if there is none."""
         found = next((entry for entry in self.environment if entry.startswith(name + b"=")), b"")
-        value = found.partition(b"=")[2].decode("ascii", "replace")
-        return value if numbers.natural(value) is not None else ""
+        return numbers.natural(found.partition(b"=")[2])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from penstock.model import releases
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SlurmFacts:
-    release: str
-    """Such as 22.05."""
+    cluster: str
+    release: releases.Release
     default_partition: str = ""
+    appends: bool = False
+    """JobFileAppend: whether output files are appended to unless a job says otherwise."""
     requeues: bool = True
     """JobRequeue: whether jobs without --requeue or --no-requeue may be requeued."""

@@ -41,7 +41,9 @@ class SlurmReader:
         settings, partitions = await asyncio.gather(self.configuration(), self.partitions())
         default = next((partition.name for partition in partitions if partition.is_default), "")
         return SlurmFacts(
-            release=releases.text(releases.parse(settings.get("SLURM_VERSION", ""))),
+            cluster=settings.get("ClusterName", ""),
+            release=releases.parse(settings.get("SLURM_VERSION", "")),
+            appends=settings.get("JobFileAppend") == "1",
             default_partition=default,
             requeues=settings.get("JobRequeue") != "0",
         )
