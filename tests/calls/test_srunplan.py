@@ -127,9 +127,8 @@ def test_questions_are_answered_by_the_real_srun(text: str, words: str) -> None:
 
 
 def test_completion_is_answered_where_the_release_has_it() -> None:
-    assert calling.plan("--autocomplete=--nt", job=LATER) == outcomes.Run(
-        program="srun", words=(b"--autocomplete=--nt",)
-    )
+    asked = outcomes.Run(program="srun", words=(b"--autocomplete=--nt",))
+    assert calling.plan("--autocomplete=--nt", job=LATER) == asked
     assert calling.answer("--autocomplete=--nt")[1] == 255
 
 

@@ -49,6 +49,16 @@ END
 for i in 1 2 3 4 5 6 7 8; do scontrol show hostnames "a[1-$i]" | wc -l >"of$i" & done; wait; cat of*
 scontrol show hostnames a1 >&-; echo $?
 """,
+    "srun's own words": """
+srun --version
+srun --help | head -n 5
+srun --usage 2>&1 | head -n 3
+srun --no-such-option x; echo $?
+srun; echo $?
+srun -n; echo $?
+srun --nt=2 x 2>&1; echo $?
+srun --jobid=99999999 hostname; echo $?
+""",
     "own job": """
 scontrol update JobId=$SLURM_JOB_ID Comment=mine; echo $?
 squeue -h -j "$SLURM_JOB_ID" -O Comment:20

@@ -121,6 +121,24 @@ def test_calls_are_announced_again(stage: PodStage) -> None:
     assert process.communicate(timeout=60) == (b"0123456789abc", b"")
 
 
+def test_pieces_that_overlap(stage: PodStage) -> None:
+    """What is sent again comes in other pieces, while the first ones wait for a caller that is slow."""
+    server = stage.ready()
+    process = stage.call("scontrol")
+    key, _ = call_of(server)
+    process.send_signal(signal.SIGSTOP)
+    server.say("print", key, 1, 0, body=b"0123")
+    server.say("print", key, 1, 0, body=b"012345")
+    server.say("print", key, 1, 4, body=b"45")
+    server.say("end", key, "exit", 0)
+    server.say("again", key)
+    call_of(server)
+    pieces = sorted(path.read_bytes() for path in (stage.run / "calls" / key).glob("print.*"))
+    assert pieces == [b"0123", b"012345", b"45"]  # none took another one's place
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=60) == (b"012345", b"")
+
+
 def test_server_that_hangs_is_replaced(stage: PodStage) -> None:
     """In a write to a connection that nobody reads."""
     first = stage.ready()

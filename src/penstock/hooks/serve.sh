@@ -36,11 +36,13 @@ keep() { # ID FILE LENGTH
 # Commands of penstockd, until it leaves.
 (
     exec 4>&-
+    pieces=0
     while IFS=' ' read -r verb id a b c <&3; do
         case $verb in
         print) # STREAM OFFSET LENGTH
-            keep "$id" "print.$a.$b.$$" "$c"
-            tell "$id" "print $a $b $c print.$a.$b.$$"
+            piece=print.$$.$((pieces += 1)) # no piece has another one's name, which may not be printed yet
+            keep "$id" "$piece" "$c"
+            tell "$id" "print $a $b $c $piece"
             ;;
         taken) rm -f "calls/$id/in.$((1000000000000 + a))" ;;
         feed) tell "$id" feed ;;
