@@ -18,7 +18,7 @@ from penstock.render import namespaces, pods
 
 Manifest = dict[str, Any]
 MIB = 1024 * 1024
-JOBS_OWN = ("penstock", "home")  # volumes that are only for batch scripts
+JOBS_OWN = ("penstock", "run", "home")  # volumes that are only for batch scripts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,8 @@ def single(
     )
     (pod,) = job_pods(instance, request, policy)
     spec = pod["spec"]
-    spec.pop("schedulerName", None)
+    for key in ("schedulerName", "hostname"):
+        spec.pop(key, None)
     container = spec["containers"][0]
     container.pop("command", None)
     container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] not in JOBS_OWN]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +56,7 @@ def status(address: str) -> Json:
 
 def hostname(pod: Json) -> str:
     if _shares_network(pod):
-        return str(pod["spec"]["nodeName"])
+        return socket.gethostname()
     return str(pod["spec"].get("hostname") or pod["metadata"]["name"][:63])
 
 
