@@ -196,6 +196,21 @@ def test_an_images_own_entrypoint_finds_the_names(lab: Lab) -> None:
     assert (cwd / "addresses").read_text().split() == [next(iter(hosts))]
 
 
+def test_script_waits_for_the_last_pod(lab: Lab) -> None:
+    """Rank 0 runs and knows nobody yet, while a kubelet stands still."""
+    with clusters.standing_still(lab, "n3") as go_on:
+        gang = Gang(lab, "--nodelist=n1,n2,n3")
+        testing.until(
+            lambda: [pod["status"]["phase"] for pod in gang.pods] == ["Running", "Running", "Pending"]
+        )
+        for pod in gang.pods[:2]:
+            assert list(lines(inside(lab, pod, "cat", "/etc/hosts"))) == [pod["status"]["podIP"]]
+        assert not (gang.cwd / "began").exists()
+        go_on()
+        gang.begun()
+    assert gang.end() == semantics.Record("COMPLETED", "0:0")
+
+
 def test_penstockd_killed_while_a_gang_starts(lab: Lab) -> None:
     """The next one tells the pods that were not told, and adds no line twice."""
     starting = Gang(lab)
