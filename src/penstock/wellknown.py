@@ -23,9 +23,11 @@ MANAGED_BY_VALUE = "penstock"
 GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gres/gpu
 CONTAINER_NAME = "job"  # the one container of a job's pod
 LOOKING_NAME = "look"  # the init container that looks for the folders of #K8S_MOUNT
+NAMES_NAME = "names"  # the same in a gang: also makes the file for /etc/hosts
 TERM_FOR_THE_SCRIPT = "SIGTTIN"  # the agent forwards it as SIGTERM to the script alone
 AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment, Slurm's commands) is mounted
 RUN_MOUNT = "/penstock-run"  # an empty volume of each pod, where its own processes and penstockd's meet
+HOSTS_FILE = "hosts"  # there: the /etc/hosts of a gang's pod
 SCRIPT_FILE = "slurm_script"  # the batch script there, named like slurmd's copy
 OUTPUT_MOUNT = "/penstock-output"  # output kept in the pod until fetched: files 1 and 2, and marks
 

@@ -50,6 +50,7 @@ def test_pod_status_over_its_lifetime() -> None:
     one = podstatus.ContainerState("c", "image")
     state = podstatus.PodState([one], started_at="2000-01-01T00:00:00Z")
     life = {"1 creating": podstatus.build(pod, state)}
+    state.address = "127.64.0.1"
     one.run("uid/c/0")
     life["2 running"] = podstatus.build(pod, state)
     one.end(1, "Error")

@@ -41,7 +41,8 @@ def test_success_is_reported_as_kubelet_does(api: testing.Client) -> None:
         "Ready": "False",
         "ContainersReady": "False",
     }
-    assert status["podIP"] == status["hostIP"] == "127.0.0.1"
+    assert status["hostIP"] == "127.0.0.1"
+    assert status["podIPs"] == [{"ip": status["podIP"]}]
     assert status["startTime"] <= ended(found)["finishedAt"]
 
 

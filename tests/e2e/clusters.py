@@ -143,7 +143,14 @@ def standing_still(lab: Lab, node: str) -> Iterator[Callable[[], None]]:
             cluster.set(f"nodes/{node}", {"stopped": True})
             yield lambda: cluster.set(f"nodes/{node}", {})
         return
-    pid = pid_of(lab, f"kubelet-{node}")
+    with stopped(lab, f"kubelet-{node}") as go_on:
+        yield go_on
+
+
+@contextlib.contextmanager
+def stopped(lab: Lab, component: str) -> Iterator[Callable[[], None]]:
+    """A process of the lab stands still until the yielded function is called."""
+    pid = pid_of(lab, component)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield lambda: os.kill(pid, signal.SIGCONT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,18 +14,17 @@ Lab = semantics.Lab
 NO = "no such rank on this site"
 
 
-def held_up(lab: Lab, folder: Path, nodes: int, *options: str) -> str:
-    """A gang of which one kubelet stands still: rank 0 is placed when all others run."""
+@contextlib.contextmanager
+def held_up(lab: Lab, folder: Path, *options: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """An admitted gang without pods, because the slurmd of its first node stands still until the yielded
+    function is called: some seconds at most, or slurmctld gives up.
+    """
     script = "#!/bin/sh\necho ran-${SLURM_RESTART_COUNT:-0}\n"
-    words = (f"-N{nodes}", "--output=o", "--open-mode=append", *options)
-    job_id = lab.sbatch(script, *words, cwd=folder)
-
-    def placed() -> bool:
-        pods = semantics.pods(lab, job_id)
-        return len(pods) == nodes and sum("nodeName" in pod["spec"] for pod in pods) == nodes - 1
-
-    semantics.wait_until(placed, "all ranks but 0 are placed")
-    return job_id
+    first = next(option for option in options if option.startswith("--nodelist=")).partition("=")[2][:2]
+    with clusters.stopped(lab, f"slurmd-{first}") as go_on:
+        job_id = lab.sbatch(script, "--output=o", "--open-mode=append", *options, cwd=folder)
+        lab.wait_for(job_id, "RUNNING")
+        yield job_id, go_on
 
 
 def comment_with(lab: Lab, job_id: str, words: str) -> None:
@@ -68,33 +69,31 @@ def folder(lab: Lab) -> Path:
 
 def test_a_node_that_leaves_between_admission_and_binding(lab: Lab, folder: Path) -> None:
     """The job was admitted there; it goes back to the queue and runs when the node is back."""
-    with clusters.standing_still(lab, "n4") as go_on:
-        job_id = held_up(lab, folder, 2, "--nodelist=n3,n4")
-        with clusters.without_node(lab, "n3"):
-            go_on()
-            comment_with(lab, job_id, "node n3 has left Kubernetes")
-            check_nothing_ran(lab, job_id, folder / "o", "node n3 has left Kubernetes")
+    with held_up(lab, folder, "--nodelist=n3,n4") as (job_id, go_on), clusters.without_node(lab, "n3"):
+        go_on()
+        comment_with(lab, job_id, "node n3 has left Kubernetes")
+        check_nothing_ran(lab, job_id, folder / "o", "node n3 has left Kubernetes")
     check_ran_once(lab, job_id, folder / "o")
 
 
 def test_a_kubelet_that_refuses_one_of_four(lab: Lab, folder: Path) -> None:
     """Somebody took the GPUs of one node after the job was admitted: requeued, and no pod runs meanwhile."""
-    with clusters.standing_still(lab, "n4") as go_on:
-        job_id = held_up(lab, folder, 4, "--gpus-per-node=1")
-        with clusters.foreign_pod(lab, "greedy", node="n1", gpus=4):
-            go_on()
-            comment_with(lab, job_id, "OutOfnvidia.com/gpu")
-            check_nothing_ran(lab, job_id, folder / "o", "OutOfnvidia.com/gpu")
+    with (
+        held_up(lab, folder, "--nodelist=n1,n2,n3,n4", "--gpus-per-node=1") as (job_id, go_on),
+        clusters.foreign_pod(lab, "greedy", node="n2", gpus=4),
+    ):
+        go_on()
+        comment_with(lab, job_id, "OutOfnvidia.com/gpu")
+        check_nothing_ran(lab, job_id, folder / "o", "OutOfnvidia.com/gpu")
     check_ran_once(lab, job_id, folder / "o")
 
 
 def test_reserved_room_is_not_given_away(lab: Lab, folder: Path) -> None:
-    """Rank 0 of a starting gang has no node yet, but no other job gets its GPUs."""
+    """A starting gang has no pods yet, but no other job gets its GPUs."""
     with (
-        clusters.standing_still(lab, "n4") as go_on,
         clusters.foreign_pod(lab, "notebook", node="n3", gpus=2),
+        held_up(lab, folder, "--nodelist=n3,n4", "--gpus-per-node=2") as (gang, go_on),
     ):
-        gang = held_up(lab, folder, 2, "--nodelist=n3,n4", "--gpus-per-node=2")
         late = lab.sbatch(
             "#!/bin/sh\necho ran\n", "--nodelist=n3", "--gres=gpu:2", "--output=late.o", cwd=folder
         )

@@ -74,12 +74,12 @@ def test_shown_pods_have_the_sites_settings() -> None:
 
 
 def test_shown_pod_equals_penstockds() -> None:
-    """For the same job's allocation and launch request."""
+    """For the same job's allocation and launch request; its nodes have placeholders for names."""
     site = loader.loads(TEXT.encode())
     told = msgspec.convert(daemonsettings.penstockd(site, slurm_uid=0), settings.Settings).pods
     owner = shown_pods.owner_named()
     share = jobs.NodeShare(
-        node="n1",
+        node="node-0",
         amount=resources.Amount(millicpus=2000, memory=4 * 2**30, gpus=1),
         gpus_by_type=(("a100", 1),),
     )

@@ -137,6 +137,12 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "priority_class",
         "did you mean `jobs`?",
     ),
+    "network that Pod Security refuses": (
+        "  pod_security: privileged",
+        "  pod_security: baseline",
+        "network: host",
+        "kubernetes.pod_security: privileged",
+    ),
     "unknown account": (
         "allow_accounts: [research]",
         "allow_accounts: [resarch]",

@@ -79,6 +79,7 @@ SHAPING = {
     "partitions.*.mode": Change("trust", EXPLAIN),
     "partitions.*.image": Change("hub.example.org/own:1", EXPLAIN),
     "partitions.*.priority_class": Change("high", EXPLAIN),
+    "partitions.*.network": Change("host", EXPLAIN),
     "partitions.*.tolerations.*.key": Change({"key": "other"}, EXPLAIN),
     "partitions.*.tolerations.*.operator": Change(EQUAL | {"operator": "Exists"}, EXPLAIN, before=EQUAL),
     "partitions.*.tolerations.*.value": Change(EQUAL | {"value": "b"}, EXPLAIN, before=EQUAL),

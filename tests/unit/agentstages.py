@@ -29,8 +29,13 @@ class Stage:
         self.started: list[Process] = []
         self.last_words = folder / "termination-log"
         self.last_words.touch()
+        self.run_folder, self.hosts = folder / "run", folder / "hosts"
+        self.run_folder.mkdir()
         agent = secrets.AGENT.replace(b"/dev/termination-log", bytes(self.last_words))
         agent = agent.replace(b"/tmp/.penstock-", bytes(folder / "penstock-"))
+        agent = agent.replace(b"/penstock-run", bytes(self.run_folder)).replace(
+            b"/etc/hosts", bytes(self.hosts)
+        )
         (folder / "agent.sh").write_bytes(agent)
 
     def start(
@@ -54,12 +59,26 @@ class Stage:
         known |= {"stdout": "", "stderr": "", "kept": "", "output_dir": "", "outputs": ""}
         values = {f"penstock_{name}": value.encode() for name, value in (known | settings).items()}
         (self.folder / "settings").write_bytes(podenv.assignments(values))
-        argv = [*self.shell, str(self.folder / "agent.sh")]
-        env = {"PATH": start_path, **added}
-        program = shutil.which(argv[0]) or argv[0]
+        return self.beside(path=start_path, added=added)
+
+    def beside(
+        self,
+        *words: str,
+        text: str = "",
+        path: str = os.environ["PATH"],
+        added: Mapping[str, str] = MappingProxyType({}),
+    ) -> Process:
+        """An agent process with these arguments and this input."""
+        program = shutil.which(self.shell[0]) or self.shell[0]
+        argv = [program, *self.shell[1:], str(self.folder / "agent.sh"), *words]
         pipe = subprocess.PIPE
-        started = subprocess.Popen([program, *argv[1:]], stdout=pipe, stderr=pipe, env=env, process_group=0)
+        started = subprocess.Popen(
+            argv, stdin=pipe, stdout=pipe, stderr=pipe, env={"PATH": path, **added}, process_group=0
+        )
         self.started.append(started)
+        if started.stdin is not None:
+            started.stdin.write(text.encode())
+            started.stdin.flush()
         return started
 
     def clear(self) -> None:

@@ -12,6 +12,8 @@ import msgspec
 from penstock import errors
 from penstock.kube import kinds, types
 
+HAS_NAMES = "[ -e /penstock-run/named ]"
+
 
 class FakeConversation:
     """A conversation whose pod says nothing unless the test says it for the pod."""
@@ -46,6 +48,8 @@ class FakeKube:
         """Resources whose lists are lies."""
         self._uids = 0
         self.on_bind: Callable[[tuple[str, str, str]], None] = lambda key: None
+        self.on_told: Callable[[tuple[str, str, str]], None] = lambda key: None
+        """Called once for each pod that is told the gang's names; they are in its `hosts`."""
 
     def show(self, key: tuple[str, str, str], status: types.PodStatus) -> types.Pod:
         """Set the pod's status; returns the pod as the watch shows it."""
@@ -121,9 +125,17 @@ class FakeKube:
         for chunk in self.logs:
             yield chunk
 
-    async def run(self, command: Sequence[str], *, namespace: str, name: str, container: str) -> None:
+    async def run(
+        self, command: Sequence[str], *, namespace: str, name: str, container: str, text: bytes = b""
+    ) -> None:
         self._note("run", "pods", name)
         self.commands.append(tuple(command))
+        key = ("pods", namespace, name)
+        if text and "hosts" not in self.objects[key]:
+            self.objects[key]["hosts"] = (container, text.decode())
+            self.on_told(key)
+        if command[-1] == HAS_NAMES and "hosts" not in self.objects[key]:
+            raise errors.KubeError("command terminated with non-zero exit code: exit status 1")
 
     async def stream(
         self, command: Sequence[str], *, namespace: str, name: str, container: str

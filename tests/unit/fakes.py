@@ -147,7 +147,9 @@ def running() -> types.PodStatus:
     """Status of a pod whose job container runs."""
     state = types.ContainerState(running=types.Running())
     return types.PodStatus(
-        phase="Running", container_statuses=[types.ContainerStatus(name="job", state=state)]
+        phase="Running",
+        pod_ip="10.0.0.1",
+        container_statuses=[types.ContainerStatus(name="job", state=state)],
     )
 
 

@@ -78,6 +78,10 @@ class MortalKube(fakes.FakeKube):
         with self.fate.call():
             return await super().create(kind, manifest, **named)
 
+    async def run(self, *args: Any, **named: Any) -> None:
+        with self.fate.call():
+            await super().run(*args, **named)
+
     async def delete(self, kind: kinds.Kind, *, namespace: str, name: str, **named: Any) -> None:
         with self.fate.call():
             await super().delete(kind, namespace=namespace, name=name, **named)
@@ -157,7 +161,7 @@ class World:
             state_dir=str(self.state),
         )
         self.sweeper = self.bridge.sweeper
-        self.kube.on_bind = self._bound
+        self.kube.on_bind, self.kube.on_told = self._bound, self._told
         self.kube.on_delete = self._deleted
 
     def _bound(self, key: tuple[str, str, str]) -> None:
@@ -165,18 +169,21 @@ class World:
         if key[2].endswith("-n1") and self.refusing:
             self.refusing -= 1
             status = types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu")
-        if key == RANK_0:
-            self._script_begins()
         self.bridge.context.pods._set("/".join(key[1:]), self.kube.show(key, status))
 
+    def _told(self, key: tuple[str, str, str]) -> None:
+        if key == RANK_0:
+            self._script_begins()
+
     def _script_begins(self) -> None:
-        """Requires a complete gang, a launcher that was told, and the gang's own Secret."""
+        """Requires a complete gang that knows its names, a launcher that was told, and its own Secret."""
         self.ran.append(self.kube.objects[RANK_0]["metadata"]["uid"])
         self.kube.collect(self.kube.garbage())
         assert self.told, "the launcher would ask for another gang"
         assert SECRET in self.kube.objects, "the script has gone with another pod's Secret"
         others = [found for key, found in self.kube.objects.items() if key[0] == "pods" and key != RANK_0]
         assert [found["status"]["phase"] for found in others] == ["Running"] * (len(NODES) - 1)
+        assert all("hosts" in found for found in others)
 
     def _deleted(self, key: tuple[str, str, str]) -> None:
         name = "/".join(key[1:])

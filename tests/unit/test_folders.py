@@ -42,7 +42,10 @@ def test_workdir(workdir: bytes, pod: PodSpec, found: bytes, lost: bytes) -> Non
         ("/var/lib/service", workdirs.Home("/var/lib/service", made=True)),
         *((home, workdirs.Home(OWN, made=True)) for home in ("", "/", "/root", "/nonexistent", "/usr/games")),
         *((home, workdirs.Home(OWN, made=True)) for home in ("/home/../etc", "/home/a:b", "/home/a\nb")),
-        *((home, workdirs.Home(OWN, made=True)) for home in ("/proc/self", "/penstock/x", "relative/x")),
+        *(
+            (home, workdirs.Home(OWN, made=True))
+            for home in ("/proc/self", "/penstock/x", "/penstock-run/x", "relative/x")
+        ),
     ],
 )
 def test_home(home: str, expected: workdirs.Home) -> None:

@@ -11,6 +11,7 @@ from penstock import errors
 from penstock.bridge import gang, jobnamespaces
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
+from penstock.model.podpolicy import PodPolicy
 from tests.unit import fakes
 
 
@@ -23,6 +24,7 @@ async def create(
     on_bind: Callable[[tuple[str, str, str]], None] | None = None,
     holds: Callable[[int, str], bool] | None = None,
     features: types.NodeFeatures | None = None,
+    policy: PodPolicy = fakes.SETTINGS,
 ) -> tuple[types.Pod, ...]:
     """Create a gang whose pods get this status, or run, when they are bound."""
     pods = reflectors.Reflector(
@@ -43,6 +45,7 @@ async def create(
         time=fakes.ManualClock(),
         start_timeout=5.0,
     )
+    bridge.context.settings = policy
     wanted = allocation or fakes.allocation(on=("n1", "n2"))
     bridge.context.store.reserve(wanted)
     if holds is not None:
@@ -75,6 +78,8 @@ async def test_bindings_come_after_pods_and_secret() -> None:
         ("create", "secrets"),
         ("bind", "pods"),
         ("bind", "pods"),
+        ("run", "pods"),
+        ("run", "pods"),
     ]
     nodes = [obj["spec"]["nodeName"] for (kind, _, _), obj in kube.objects.items() if kind == "pods"]
     assert nodes == ["n1", "n2"]
@@ -91,12 +96,12 @@ async def test_rank_zero_is_bound_last() -> None:
 
 
 async def test_a_rejected_pod_stops_the_gang() -> None:
-    """Rank 0 is never bound, all pods are deleted, and the job is requeued."""
+    """Rank 0 is never told the names, all pods are deleted, and the job is requeued."""
     kube = fakes.FakeKube()
     with pytest.raises(gang.GangRefused, match="rank 1 on n2: OutOfcpu") as caught:
         await create(kube, status=types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"))
     assert caught.value.outcome.requeue
-    assert [name for verb, _, name in kube.calls if verb == "bind"] == ["slurm-job-17-n1"]
+    assert "run" not in {verb for verb, _, _ in kube.calls}
     assert not [key for key in kube.objects if key[0] == "pods"]
 
 
@@ -198,13 +203,13 @@ async def test_a_quota_conflict_does_not_skip_the_network_policy() -> None:
 async def test_the_launcher_is_told_before_the_script_can_run() -> None:
     """If penstockd is killed then and the pod vanishes, no second gang is created."""
     kube = fakes.FakeKube()
-    bound_when_told: list[list[str]] = []
+    calls: list[tuple[str, str]] = []
 
     async def told() -> None:
-        bound_when_told.append([name for verb, _, name in kube.calls if verb == "bind"])
+        calls.extend((verb, name) for verb, _, name in kube.calls if verb in ("bind", "run"))
 
     await create(kube, starting=told)
-    assert bound_when_told == [["slurm-job-17-n1"]]
+    assert calls == [("bind", "slurm-job-17-n1"), ("bind", "slurm-job-17"), ("run", "slurm-job-17-n1")]
 
 
 @pytest.mark.parametrize("node", ["n1", "elsewhere"])

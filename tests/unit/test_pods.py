@@ -313,6 +313,58 @@ def test_the_sites_image_looks_for_folders() -> None:
         assert (looks["image"], looks["command"][-2:]) == (expected, ["look", "/nas/data"])
 
 
+def test_gang_makes_etc_hosts_before_the_container_that_mounts_it() -> None:
+    """The init container requests no more than the job's, and does not mount the file that it makes."""
+    for rank, node in enumerate(("n1", "n2")):
+        spec = render(rank)["spec"]
+        (container,), (names,) = spec["containers"], spec["initContainers"]
+        mounted = {"name": "run", "mountPath": "/etc/hosts", "subPath": "hosts"}
+        assert spec["hostname"] == node
+        assert mounted in container["volumeMounts"]
+        assert mounted not in names["volumeMounts"]
+        assert {"name": "run", "mountPath": "/penstock-run"} in names["volumeMounts"]
+        limits = container["resources"]["limits"]
+        assert names["resources"]["limits"] == {name: limits[name] for name in ("cpu", "memory")}
+        assert {"name": "PENSTOCK_NAMES", "value": node} in names["env"]
+        assert names["image"] == container["image"]
+
+
+def test_folders_and_names_have_one_init_container() -> None:
+    """Of the site's image, as the folders need it."""
+    (names,) = render(0, pod=asking("IMAGE=own/image:1", "MOUNT=/nas/data:/data"))["spec"]["initContainers"]
+    assert (names["name"], names["image"], names["command"][-1]) == ("names", "site/default:1", "/nas/data")
+
+
+@pytest.mark.parametrize(("rank", "held"), [(0, True), (1, False)])
+def test_an_images_own_entrypoint_is_held_in_rank_0(rank: int, held: bool) -> None:
+    """The agents of the other ranks start no script."""
+    (names,) = render(rank, pod=asking("COMMAND=@entrypoint"))["spec"]["initContainers"]
+    assert ({"name": "PENSTOCK_HELD", "value": "1"} in names["env"]) == held
+
+
+def test_lone_pod_has_its_nodes_name_and_no_init_container() -> None:
+    """Its kubelet writes /etc/hosts."""
+    lone = fakes.allocation(on=("gpu_1.site",))
+    spec = pods.render_pod(lone, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=fakes.SETTINGS)["spec"]
+    assert spec["hostname"] == "gpu-1"
+    assert "initContainers" not in spec
+    assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == [
+        "/penstock", "/penstock-run", "/nas",
+    ]  # fmt: skip
+
+
+def test_pods_may_have_the_nodes_network() -> None:
+    """And with it the node's names: nothing of Penstock's."""
+    policy = fakes.policy("gpu", network="host")
+    for nodes in (("n1",), ("n1", "n2")):
+        allocation = fakes.allocation(on=nodes)
+        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=policy)
+        spec = pod["spec"]
+        assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "Default")
+        assert not {"hostname", "initContainers"} & spec.keys()
+        assert "/etc/hosts" not in {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+
+
 def test_an_account_of_any_name_has_a_namespace() -> None:
     """If all share one, its label is the account's, made valid for Kubernetes."""
     owner = dataclasses.replace(fakes.OWNER, account="R&D (2026)")

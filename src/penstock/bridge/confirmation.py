@@ -7,12 +7,11 @@ booking.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from penstock import errors
 from penstock.bridge import protocols
+from penstock.bridge.concurrently import gather
 from penstock.kube import codec, kinds, lists, podview, reflectors, types
 
 CONCURRENT = 16  # reads at a time
@@ -42,7 +41,7 @@ async def node(kube: protocols.Kube, name: str) -> types.Node | None:
 
 async def nodes(kube: protocols.Kube, names: Sequence[str]) -> dict[str, types.Node]:
     """The nodes that exist, by their key in the cache."""
-    found = await _gather([node(kube, name) for name in names])
+    found = await gather((node(kube, name) for name in names), at_once=CONCURRENT)
     return {reflectors.key_of(one.metadata): one for one in found if one is not None}
 
 
@@ -53,28 +52,11 @@ async def pods_on(
     shown = (one for name in dict.fromkeys(names) for one in cache.by(podview.BY_NODE, name))
     known = [one for one in shown if not podview.is_over(one)]
     selectors = (f"spec.nodeName={name}" for name in names)
-    each = await _gather([lists.everything(kube, kinds.PODS, types.Pod, fields=one) for one in selectors])
+    listing = (lists.everything(kube, kinds.PODS, types.Pod, fields=one) for one in selectors)
+    each = await gather(listing, at_once=CONCURRENT)
     here = (one for found in each for one in found.items if one.spec.node_name in names)
     listed = {one.metadata.uid: cache.view(one) for one in here}
     doubtful = [one for one in known if one.metadata.uid not in listed]
-    there = await _gather([is_there(kube, one.metadata) for one in doubtful])
+    there = await gather((is_there(kube, one.metadata) for one in doubtful), at_once=CONCURRENT)
     left = [one for one, still in zip(doubtful, there, strict=True) if still]
     return [*listed.values(), *left]
-
-
-_T = TypeVar("_T")
-
-
-async def _gather(reads: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """All answers, in order, a few reads at a time; raises the first error."""
-    gate = asyncio.Semaphore(CONCURRENT)
-
-    async def one(read: Coroutine[Any, Any, _T]) -> _T:
-        async with gate:
-            return await read
-
-    answers = await asyncio.gather(*map(one, reads), return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return [answer for answer in answers if not isinstance(answer, BaseException)]

@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from penstock import wellknown
 from penstock.bridge import protocols
 from penstock.kube import types
+
+AGENT = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh")
 
 
 @dataclasses.dataclass(frozen=True)
 class Container:
     kube: protocols.Kube
     pod: types.Pod
+    name: str = wellknown.CONTAINER_NAME
 
     @property
     def _address(self) -> dict[str, str]:
         meta = self.pod.metadata
-        return {"namespace": meta.namespace, "name": meta.name, "container": wellknown.CONTAINER_NAME}
+        return {"namespace": meta.namespace, "name": meta.name, "container": self.name}
 
     async def signal(self, number: signal.Signals, *, everyone: bool, agent: bool = True) -> None:
         """Signal the script (through the agent, if there is one) or all processes of the job.
@@ -38,12 +41,23 @@ class Container:
         await self._sh(f": >{file}")
 
     async def _sh(self, line: str) -> None:
-        await self.kube.run(("/bin/sh", "-c", line), **self._address)
+        await self._run(("/bin/sh", "-c", line))
+
+    async def tell_names(self, hosts: str) -> None:
+        """Add these lines to the pod's /etc/hosts, once."""
+        await self._run((*AGENT, "names"), text=f"{hosts}.\n".encode())
+
+    async def has_names(self) -> None:
+        """Raises KubeError if the pod was not told the names."""
+        await self._sh(f"[ -e {wellknown.RUN_MOUNT}/named ]")
+
+    async def _run(self, command: Sequence[str], *, text: bytes = b"") -> None:
+        meta = self.pod.metadata
+        await self.kube.run(command, namespace=meta.namespace, name=meta.name, container=self.name, text=text)
 
     def agent(self, *words: str) -> AsyncIterator[tuple[int, bytes]]:
         """Output of a second agent process, run with these arguments."""
-        command = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh", *words)
-        return self.kube.stream(command, **self._address)
+        return self.kube.stream((*AGENT, *words), **self._address)
 
     def log(self) -> AsyncIterator[bytes]:
         """The container's log from its start until the container ends."""

@@ -79,14 +79,15 @@ class Follower:
 
     async def started(self, pod: types.Pod) -> Outcome | None:
         """None once the pod's container runs; an outcome if it never will."""
-        return await self._follow(pod, until_started=True)
+        return await self.until(pod, podview.has_started)
 
     async def end_of_pod(self, pod: types.Pod) -> Outcome:
-        outcome = await self._follow(pod, until_started=False)
-        assert outcome is not None  # noqa: S101  # only until_started ends without one
+        outcome = await self.until(pod, lambda _: False)
+        assert outcome is not None  # noqa: S101  # nothing else ends it
         return outcome
 
-    async def _follow(self, pod: types.Pod, *, until_started: bool) -> Outcome | None:
+    async def until(self, pod: types.Pod, reached: Callable[[types.Pod], bool]) -> Outcome | None:
+        """None once the pod is seen in that state; an outcome if it ends before."""
         patience = Patience(self.context.time, self.start_timeout)
         self.context.pods.put(pod)
         with self.context.pods.subscribe(reflectors.key_of(pod.metadata)) as changes:
@@ -98,10 +99,15 @@ class Follower:
                     patience.news(started=podview.has_started(seen))
                 if outcome is None and (change is None or change.deleted or patience.is_over()):
                     outcome = await self._ask(pod, patience)
-                if outcome is not None or (patience.started and until_started):
+                if outcome is not None or reached(self.latest(pod)):
                     return outcome
                 if patience.is_over():
                     return await self._never_started(pod)
+
+    def latest(self, pod: types.Pod) -> types.Pod:
+        """The pod by the cache."""
+        cached = self.context.pods.objects.get(reflectors.key_of(pod.metadata), pod)
+        return cached if cached.metadata.uid == pod.metadata.uid else pod
 
     async def _ask(self, pod: types.Pod, patience: Patience) -> Outcome | None:
         """The outcome by the API itself, or None. Without an answer the start deadline is extended."""
@@ -125,8 +131,7 @@ class Follower:
         return NODE_LOST if lost else VANISHED
 
     async def _never_started(self, pod: types.Pod) -> Outcome:
-        cached = self.context.pods.objects.get(reflectors.key_of(pod.metadata), pod)
-        waiting = podview.container_state(cached).waiting
+        waiting = podview.container_state(self.latest(pod)).waiting
         reason = waiting.reason if waiting else "no reason given"
         warning = (await self.warnings(pod) or ("",))[-1]
         detail = f"not started within {self.start_timeout:g} s: {warning or reason}"

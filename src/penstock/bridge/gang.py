@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 
 from penstock import crashpoints, errors
-from penstock.bridge import confirmation, follower, jobnamespaces, placement, podremoval
+from penstock.bridge import confirmation, follower, introductions, jobnamespaces, placement, podremoval
 from penstock.bridge.context import Context
 from penstock.kube import codec, kinds, podview, types
 from penstock.model import jobs, launches, sentences
@@ -234,6 +234,27 @@ class _Gang:
                 raise GangRefused(outcome.of_rank(rank, self._nodes[rank]))
         crashpoints.reach("launch.others-run")
 
+    @property
+    def waits_for_names(self) -> bool:
+        return podview.has_names(self._made[0])
+
+    async def tell_others(self) -> None:
+        _allow(await self._introduction.tell_others())
+        crashpoints.reach("launch.others-told")
+
+    async def tell_first(self) -> None:
+        _allow(await self._introduction.tell_first())
+
+    @property
+    def _introduction(self) -> introductions.Introduction:
+        maker, asked = self._maker, self._plan.request.pod
+        return introductions.Introduction(maker.context, maker.follower, self._made, self._nodes, asked)
+
     async def announce(self) -> None:
         await self._starting()
         crashpoints.reach("launch.announced")
+
+
+def _allow(outcome: Outcome | None) -> None:
+    if outcome is not None:
+        raise GangRefused(outcome)

@@ -17,6 +17,7 @@ from penstock.bridge import (
     attemptfiles,
     confirmation,
     gang,
+    introductions,
     owners,
     placement,
     podrequests,
@@ -200,7 +201,8 @@ class Launching:
                 found.append(pod)
             elif rank == 0:
                 return ()
-        if self._placements.of(allocation.partition).is_placed(found[0]):
+        is_placed = self._placements.of(allocation.partition).is_placed(found[0])
+        if is_placed and await introductions.were_made(self._context, found[0], request.pod):
             return tuple(found)
         if len(found) < len(allocation.shares):
             return ()

@@ -27,6 +27,10 @@ class Gang(Protocol):
     @property
     def ranks(self) -> range: ...
 
+    @property
+    def waits_for_names(self) -> bool:
+        """Whether the script starts when rank 0 is told the gang's names, and not before."""
+
     async def make_secret(self) -> None:
         """Create the Secret, without which no container of the gang starts."""
 
@@ -35,8 +39,14 @@ class Gang(Protocol):
     async def others_run(self) -> None:
         """Wait until all ranks but 0 run; raises GangRefused if one never will."""
 
+    async def tell_others(self) -> None:
+        """Tell all ranks but 0 the names, when all run; raises GangRefused if one cannot be told."""
+
     async def announce(self) -> None:
         """Tell the launcher that the script may run; from then on no other gang is created."""
+
+    async def tell_first(self) -> None:
+        """Tell rank 0 the names: its script starts."""
 
 
 class Placement(Protocol):
@@ -67,6 +77,13 @@ class Placement(Protocol):
         """Whether the job's pods may be on the node."""
 
 
+async def _start_together(gang: Gang) -> None:
+    await gang.others_run()
+    await gang.tell_others()
+    await gang.announce()
+    await gang.tell_first()
+
+
 class Bound:
     """Mode `check`: Slurm chooses the node of each rank, and penstockd binds the pod to it."""
 
@@ -87,13 +104,19 @@ class Bound:
         return (self._context.nodes.objects.get(f"/{share.node}"),)
 
     async def place(self, gang: Gang) -> None:
-        """Rank 0 last: the script does not start if a kubelet rejects another pod of the gang."""
+        """The script does not start if a kubelet rejects another pod of the gang: rank 0 waits for names, or
+        is bound last.
+        """
         await gang.make_secret()
         for rank in gang.ranks[1:]:
             await gang.bind(rank)
-        await gang.others_run()
-        await gang.announce()
-        await gang.bind(0)
+        if gang.waits_for_names:
+            await gang.bind(0)
+            await _start_together(gang)
+        else:
+            await gang.others_run()
+            await gang.announce()
+            await gang.bind(0)
 
     def is_placed(self, first: types.Pod) -> bool:
         return bool(first.spec.node_name)
@@ -127,10 +150,14 @@ class Scheduled:
         return tuple(self._context.nodes.objects.values())
 
     async def place(self, gang: Gang) -> None:
-        """Announce first: with its Secret the script can start."""
-        await gang.announce()
-        await gang.make_secret()
-        await gang.others_run()
+        """Announce first if nothing else holds the script: with its Secret it can start."""
+        if gang.waits_for_names:
+            await gang.make_secret()
+            await _start_together(gang)
+        else:
+            await gang.announce()
+            await gang.make_secret()
+            await gang.others_run()
 
     def is_placed(self, first: types.Pod) -> bool:
         """A pod that kube-scheduler has placed may still wait for its Secret."""

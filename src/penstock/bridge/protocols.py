@@ -78,7 +78,9 @@ class Kube(lists.Source, Protocol):
 
     def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]: ...
 
-    async def run(self, command: Sequence[str], *, namespace: str, name: str, container: str) -> None: ...
+    async def run(
+        self, command: Sequence[str], *, namespace: str, name: str, container: str, text: bytes = b""
+    ) -> None: ...
 
     def stream(
         self, command: Sequence[str], *, namespace: str, name: str, container: str

@@ -8,6 +8,7 @@
 # Process 1 ignores every signal without a trap, so the agent traps signals, forwards them, and waits on.
 
 here=${0%/*}
+penstock_run=/penstock-run # a folder that the pod's containers share: hosts (a gang's /etc/hosts), named (made when that is complete)
 
 note() { echo "penstock: $*" >&2; }
 
@@ -20,13 +21,30 @@ give_up() {
 
 . "$here/settings"
 
-if [ "${1:-}" = hold ]; then # not rank 0: hold the node's resources until the job ends
-    trap 'exit 0' TERM INT
-    command -v sleep >/dev/null 2>&1 || give_up "the image has no sleep, which pods of jobs on several nodes need"
-    while :; do sleep 3600 & wait $!; done
+# penstockd runs `names` in every pod of a gang, with the other pods' lines of /etc/hosts and a last line "." on stdin. They are added
+# once, without truncation: a lookup at that moment must not fail.
+if [ "${1:-}" = names ]; then
+    penstock_lines=
+    while IFS= read -r line && [ "$line" != . ]; do penstock_lines="$penstock_lines${penstock_lines:+
+}$line"; done
+    [ "$line" = . ] || exit 1 # cut off
+    [ -e "$penstock_run/named" ] || { echo "$penstock_lines" >>"$penstock_run/hosts" && : >"$penstock_run/named"; } || exit 1
+    exit 0
 fi
 
-# `look FOLDER…` runs before the job's container is created: a kubelet would create missing folders, as root.
+# In a gang nothing of the job's starts before all its pods run and know each other's names.
+wait_for_names() {
+    trap 'exit 143' TERM INT
+    penstock_looks=0
+    until [ -e "$penstock_run/named" ]; do
+        penstock_looks=$((penstock_looks + 1))
+        { [ "$penstock_looks" -lt 100 ] && sleep 0.05; } 2>/dev/null || sleep 1
+    done
+    trap - TERM INT
+}
+
+# `look FOLDER…` runs before the job's container is created: a kubelet would create what is missing, as root. In a gang it makes the
+# file for /etc/hosts, and waits if the container has no agent that would.
 if [ "${1:-}" = look ]; then
     shift
     for folder; do
@@ -35,7 +53,23 @@ if [ "${1:-}" = look ]; then
         note "#K8S_MOUNT=$folder: the job's owner sees no such folder on the node"
         exit 1
     done
+    [ -n "${PENSTOCK_NAMES-}" ] || exit 0
+    [ -n "$PENSTOCK_ADDRESS" ] || give_up "the pod has no address"
+    {
+        echo '127.0.0.1 localhost'
+        echo '::1 localhost ip6-localhost ip6-loopback'
+        echo "$PENSTOCK_ADDRESS $PENSTOCK_NAMES"
+    } >"$penstock_run/hosts" || give_up "the file for /etc/hosts cannot be written"
+    [ -z "${PENSTOCK_HELD-}" ] || wait_for_names
     exit 0
+fi
+
+[ ! -d /etc/hosts ] || give_up "/etc/hosts is a folder: the pod's init container has not made the file"
+
+if [ "${1:-}" = hold ]; then # not rank 0: hold the node's resources until the job ends
+    trap 'exit 0' TERM INT
+    command -v sleep >/dev/null 2>&1 || give_up "the image has no sleep, which pods of jobs on several nodes need"
+    while :; do sleep 3600 & wait $!; done
 fi
 
 # penstockd runs `collect FILE OFFSET` beside the agent: prints that kept file from the offset on, until the script has ended and
@@ -56,6 +90,8 @@ if [ "${1:-}" = collect ]; then
         wait $!
     done
 fi
+
+[ ! -e "$penstock_run/hosts" ] || wait_for_names
 
 # End the agent once penstockd has all output: when the container ends its files are out of reach.
 finish() {

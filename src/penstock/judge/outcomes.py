@@ -24,9 +24,9 @@ _NO_SHELL = "/bin/sh"
 
 def outcome_of(pod: types.Pod) -> Outcome | None:
     """The job's outcome, or None while the pod is pending or running."""
-    looking, state = podview.looking_state(pod), podview.container_state(pod)
-    if looking.terminated is not None and looking.terminated.exit_code:
-        return _terminated(looking.terminated, pod)
+    init, state = podview.init_state(pod), podview.container_state(pod)
+    if init.terminated is not None and init.terminated.exit_code:
+        return _terminated(init.terminated, pod)
     if state.terminated is not None:
         return _terminated(state.terminated, pod)
     if pod.status.phase == "Failed":
@@ -39,7 +39,7 @@ def outcome_of(pod: types.Pod) -> Outcome | None:
 
 def hopeless(pod: types.Pod) -> types.Waiting | None:
     """The waiting state of a container that cannot start."""
-    for state in (podview.looking_state(pod), podview.container_state(pod)):
+    for state in (podview.init_state(pod), podview.container_state(pod)):
         if state.waiting is not None and state.waiting.reason in HOPELESS:
             return state.waiting
     return None

@@ -174,9 +174,13 @@ class KubeClient:
             async for chunk in response.aiter_bytes():
                 yield chunk
 
-    async def run(self, command: Sequence[str], *, namespace: str, name: str, container: str) -> None:
-        """Run a short command in a container. KubeError if it fails."""
-        await execs.run(self._access, namespace=namespace, name=name, container=container, command=command)
+    async def run(
+        self, command: Sequence[str], *, namespace: str, name: str, container: str, text: bytes = b""
+    ) -> None:
+        """Run a short command in a container, with `text` on its stdin. KubeError if it fails."""
+        await execs.run(
+            self._access, namespace=namespace, name=name, container=container, command=command, text=text
+        )
 
     def stream(
         self, command: Sequence[str], *, namespace: str, name: str, container: str

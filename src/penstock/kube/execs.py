@@ -43,14 +43,28 @@ class ExecStatus(msgspec.Struct, frozen=True):
 
 
 async def run(
-    access: kubeconfig.Access, *, namespace: str, name: str, container: str, command: Sequence[str]
+    access: kubeconfig.Access,
+    *,
+    namespace: str,
+    name: str,
+    container: str,
+    command: Sequence[str],
+    text: bytes = b"",
 ) -> None:
-    """Returns when the command has succeeded; KubeError when it failed, KubeUnavailable when nobody knows."""
-    printed = stream(access, namespace=namespace, name=name, container=container, command=command)
+    """Returns when the command has succeeded; KubeError when it failed, KubeUnavailable when nobody knows.
+
+    Its standard input is `text`, without an end of file.
+    """
+    conversation = converse(
+        access, namespace=namespace, name=name, container=container, command=command, stdin=bool(text)
+    )
     try:
-        async with asyncio.timeout(TIMEOUT), contextlib.aclosing(printed):
-            async for _ in printed:
-                pass
+        async with asyncio.timeout(TIMEOUT), conversation as running:
+            if text:
+                await running.send(text)
+            async with contextlib.aclosing(running.printed()) as printed:
+                async for _ in printed:
+                    pass
     except TimeoutError as error:
         raise errors.KubeUnavailable(f"cannot run a command in pod {name}: no answer") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -85,16 +85,17 @@ def is_over(pod: types.Pod) -> bool:
 
 def container_state(pod: types.Pod) -> types.ContainerState:
     """State of the job's container; empty before the kubelet has reported any."""
-    return _state_of(wellknown.CONTAINER_NAME, pod.status.container_statuses)
+    return _state_of((wellknown.CONTAINER_NAME,), pod.status.container_statuses)
 
 
-def looking_state(pod: types.Pod) -> types.ContainerState:
-    """State of the init container that looks for the job's folders; empty if there is none."""
-    return _state_of(wellknown.LOOKING_NAME, pod.status.init_container_statuses)
+def init_state(pod: types.Pod) -> types.ContainerState:
+    """State of our init container; empty if there is none."""
+    names = (wellknown.LOOKING_NAME, wellknown.NAMES_NAME)
+    return _state_of(names, pod.status.init_container_statuses)
 
 
-def _state_of(name: str, statuses: Iterable[types.ContainerStatus]) -> types.ContainerState:
-    return next((status.state for status in statuses if status.name == name), types.ContainerState())
+def _state_of(names: Collection[str], statuses: Iterable[types.ContainerStatus]) -> types.ContainerState:
+    return next((status.state for status in statuses if status.name in names), types.ContainerState())
 
 
 def signal_of(end: types.Terminated) -> int:
@@ -107,6 +108,17 @@ def has_started(pod: types.Pod) -> bool:
     """Whether the job's container runs or has run."""
     state = container_state(pod)
     return state.running is not None or state.terminated is not None
+
+
+def is_reachable(pod: types.Pod, container: str = wellknown.CONTAINER_NAME) -> bool:
+    """Whether the container runs or has run, and the pod's address is known."""
+    state = _state_of((container,), (*pod.status.init_container_statuses, *pod.status.container_statuses))
+    return bool(pod.status.pod_ip) and (state.running or state.terminated) is not None
+
+
+def has_names(pod: types.Pod) -> bool:
+    """Whether an init container makes the pod's /etc/hosts."""
+    return any(container.name == wellknown.NAMES_NAME for container in pod.spec.init_containers)
 
 
 def disruption(pod: types.Pod) -> str:

@@ -27,6 +27,7 @@ class PartitionPolicy(
     mode: Literal["check", "trust"] = "check"  # who places the pods: bridge/placement.py
     image: str = ""  # for scripts that name none; empty: the site's default
     priority_class: str = ""
+    network: Literal["pod", "host"] = "pod"  # host: pods share the node's network
     tolerations: tuple[dict[str, str], ...] = ()
     node_selector: dict[str, str] = {}
     allowed_tolerations: tuple[str, ...] | None = None

@@ -2,9 +2,7 @@
 
 The site decides about security, resources and placement; a script may only add what concerns its own pods.
 Only folders within the site's shared mounts can be mounted. A kubelet follows a symbolic link in a hostPath
-anywhere, but not out of a volume in a subPath, so a folder is mounted as a subPath of its shared mount. A
-kubelet creates a missing subPath, as root, so an init container first checks that it exists, on the node
-and as the job's owner.
+anywhere, but not out of a volume in a subPath, so a folder is mounted as a subPath of its shared mount.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from penstock import errors, wellknown
+from penstock import errors
 from penstock.model.jobspec import Mount, PodSpec
 from penstock.render import workdirs
 
@@ -20,14 +18,10 @@ Manifest = dict[str, Any]
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # where every program expects it
 
 
-def apply(
-    manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...], looking_image: str
-) -> Manifest:
+def apply(manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...]) -> Manifest:
     """The pod with what its script asked for. UsageError if that is not allowed."""
     spec = manifest["spec"]
     (container,) = spec["containers"]
-    if asked.mounts:
-        spec["initContainers"] = [_looking(container, asked, looking_image)]
     for mount in asked.mounts:
         _add_mount(container, mount, shared_mounts)
     if asked.shm_mib:
@@ -61,19 +55,6 @@ def _priority(sites: str, own: str) -> str:
     if sites and sites != own:
         raise errors.UsageError(f"#K8S_PRIORITY_CLASS={own}: this job's pods have the class {sites!r}")
     return own
-
-
-def _looking(container: Manifest, asked: PodSpec, image: str) -> Manifest:
-    """Runs before the job's container and its mounts; requests no more than that container."""
-    requests = {name: container["resources"]["requests"][name] for name in ("cpu", "memory")}
-    words = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh", "look", *(one.source for one in asked.mounts))
-    return {name: container[name] for name in ("imagePullPolicy", "securityContext") if name in container} | {
-        "name": wellknown.LOOKING_NAME,
-        "image": image,
-        "command": [literally(word) for word in words],
-        "resources": {"requests": requests, "limits": dict(requests)},
-        "volumeMounts": [dict(one) for one in container["volumeMounts"]],
-    }
 
 
 def literally(text: str) -> str:

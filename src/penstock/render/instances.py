@@ -68,7 +68,8 @@ def single(
     )
     (pod,) = job_pods(instance, request, policy)
     spec = pod["spec"]
-    spec.pop("schedulerName", None)
+    for key in ("schedulerName", "hostname"):
+        spec.pop(key, None)
     container = spec["containers"][0]
     container.pop("command", None)
     container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] not in JOBS_OWN]

@@ -14,7 +14,7 @@ from typing import Any
 from penstock import wellknown
 from penstock.model import jobs, launches, namespacepattern
 from penstock.model.podpolicy import PodPolicy
-from penstock.render import directives, podenv, workdirs
+from penstock.render import directives, hostnames, initcontainers, podenv, workdirs
 
 Manifest = dict[str, Any]
 _NO_LABEL = re.compile(r"[^A-Za-z0-9_.-]")
@@ -45,6 +45,7 @@ def render_pod(
             | _labels_of_task(allocation),
         },
         "spec": _site_choices(allocation, rank, policy)
+        | _network(allocation, rank, policy)
         | {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
@@ -55,9 +56,16 @@ def render_pod(
             "volumes": [volume for volume, _ in volumes],
         },
     }
-    # Prefer the site's image: the script's may have a manipulated shell, or none.
-    looking = policy.image_in(allocation.partition) or request.pod.image
-    return directives.apply(manifest, request.pod, shared_mounts=policy.shared_mounts, looking_image=looking)
+    initcontainers.add(manifest, allocation, rank, asked=request.pod, policy=policy)
+    return directives.apply(manifest, request.pod, shared_mounts=policy.shared_mounts)
+
+
+def _network(allocation: jobs.Allocation, rank: int, policy: PodPolicy) -> Manifest:
+    """The pod is called like its Slurm node; with the node's network it has the node's own names."""
+    if policy.partition(allocation.partition).network == "host":
+        return {"hostNetwork": True, "dnsPolicy": "Default"}
+    label = hostnames.label_of(allocation.shares[rank].node)
+    return {"hostname": label} if label else {}
 
 
 def _site_choices(allocation: jobs.Allocation, rank: int, policy: PodPolicy) -> Manifest:
@@ -140,7 +148,7 @@ def _volumes(
     """Volumes with their mounts. Rank 0 may have its own home, and a volume for output to be fetched."""
     secret = {"secretName": secret_name(identity), "defaultMode": 0o555}
     yield {"name": "penstock", "secret": secret}, {"mountPath": wellknown.AGENT_MOUNT, "readOnly": True}
-    yield {"name": "run", "emptyDir": {}}, {"mountPath": wellknown.RUN_MOUNT}
+    yield {"name": initcontainers.RUN, "emptyDir": {}}, {"mountPath": wellknown.RUN_MOUNT}
     for number, path in enumerate(policy.shared_mounts):
         yield {"name": f"shared-{number}", **volume_source(path, policy)}, {"mountPath": path}
     if rank == 0 and home.made:

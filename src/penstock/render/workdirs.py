@@ -22,7 +22,7 @@ _NO_PLACE = frozenset(
     {
         *("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32"),
         *("proc", "run", "sbin", "sys", "usr"),
-        *(path.strip("/") for path in (wellknown.AGENT_MOUNT, wellknown.OUTPUT_MOUNT)),
+        *(path.strip("/") for path in (wellknown.AGENT_MOUNT, wellknown.RUN_MOUNT, wellknown.OUTPUT_MOUNT)),
     }
 )
 """No home is mounted below these: they hold the image's programs or mounts of the cluster."""

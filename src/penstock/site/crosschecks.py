@@ -181,6 +181,15 @@ def _priority_classes(site: Site, document: Document) -> Iterator[Mistake]:
             yield _unknown(place, "PriorityClass", partition.priority_class, known)
 
 
+def _networks(site: Site, document: Document) -> Iterator[Mistake]:
+    level = site.kubernetes.pod_security
+    for name, partition in site.partitions.items():
+        if partition.network == "host" and partition.mode != "host" and level != "privileged":
+            found = f"Pod Security level {level} refuses pods with the node's network"
+            remedy = "write `network: pod`, or `kubernetes.pod_security: privileged`"
+            yield ("partitions", name, "network"), found, remedy
+
+
 def _quotas(site: Site, document: Document) -> Iterator[Mistake]:
     yield from _quota(("quota",), site.quota, site)
     for account_name, account in site.accounts.items():
@@ -282,6 +291,7 @@ RULES: Final[tuple[Callable[[Site, Document], Iterator[Mistake]], ...]] = (
     _directives,
     _pod_commands,
     _priority_classes,
+    _networks,
     _quotas,
     _users,
     sitenamespaces.mistakes,

@@ -115,6 +115,13 @@ class Partition(Part):
     limits: Annotated[Limits, Field(description="Limits of one job.")] = Limits()
     image: Annotated[Image | None, Field(description="Image of scripts that name none.")] = None
     priority_class: Annotated[DnsName | None, Field(description="PriorityClass of its pods.")] = None
+    network: Annotated[
+        Literal["pod", "host"],
+        Field(
+            description="`pod`: pods have a network of their own; `host`: they share the node's, "
+            "as NCCL over InfiniBand or EFA may need."
+        ),
+    ] = "pod"
     tolerations: Annotated[tuple[Toleration, ...], Field(description="Tolerations of its pods.")] = ()
     node_selector: Annotated[Labels, Field(description="nodeSelector of its pods.")] = {}
     allowed_tolerations: Annotated[

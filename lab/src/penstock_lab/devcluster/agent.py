@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from penstock_lab.devcluster import kindtable, nodeobjects, podstatus, quotas, scheduler
+from penstock_lab.devcluster import kindtable, nodeobjects, podnetwork, podstatus, quotas, scheduler
 from penstock_lab.devcluster.faults import Faults
 from penstock_lab.devcluster.nodeobjects import NodeSpec
 from penstock_lab.devcluster.objects import Objects
@@ -48,6 +48,7 @@ class Agents:
         self.isolate = may_isolate()
         self.backoff = backoff
         self.cgroups = Cgroups(data_dir)
+        self.addresses = podnetwork.Addresses(data_dir)
         self._objects = objects
         self._faults = faults
         self._specs = {spec.name: spec for spec in specs}

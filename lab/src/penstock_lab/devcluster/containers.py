@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from penstock_lab.devcluster import kindtable
+from penstock_lab.devcluster import kindtable, podnetwork
 from penstock_lab.devcluster.kindtable import Kind
 from penstock_lab.devcluster.objectstore import Store
 from penstock_lab.devcluster.podprocesses import StartError
@@ -105,7 +105,7 @@ def _referred(pod: Json, source: Json, store: Store) -> str | None:
             return data[key].decode(errors="surrogateescape") if key in data else None
     path = (source.get("fieldRef") or {}).get("fieldPath", "")
     section, _, name = path.partition(".")
-    if section not in ("metadata", "spec") or not isinstance(pod[section].get(name), str):
+    if section not in ("metadata", "spec", "status") or not isinstance(pod[section].get(name), str):
         raise LookupError(f"unsupported source of a variable: {path or ', '.join(source)}")
     return str(pod[section][name])
 
@@ -156,7 +156,7 @@ def describe(pod: Json, container: Json, volumes: dict[str, Path], directory: Pa
         "gid": gid,
         "groups": groups,
         "cgroup": "",
-        "hostname": spec.get("hostname") or pod["metadata"]["name"][:63],
+        "hostname": podnetwork.hostname(pod),
         "root": str(directory / "root"),
         "readonly_root": bool(context.get("readOnlyRootFilesystem")),
         "mounts": [_mount(mount, volumes, container) for mount in container.get("volumeMounts") or ()],

@@ -191,8 +191,9 @@ class Handlers:
     def _log(self, request: Request, target: Target) -> Response:
         entry = self._entry(target)
         spec = entry.obj["spec"]
-        names = [str(one["name"]) for one in (*(spec.get("initContainers") or ()), *spec["containers"])]
-        name = request.query_params.get("container") or (names[0] if len(names) == 1 else "")
+        containers = [str(one["name"]) for one in spec["containers"]]
+        names = [*(str(one["name"]) for one in spec.get("initContainers") or ()), *containers]
+        name = request.query_params.get("container") or (containers[0] if len(containers) == 1 else "")
         if name not in names:
             asked = f"container {name} is not valid" if name else "a container name must be specified"
             raise statuses.bad_request(f"{asked} for pod {target.name}, choose one of: {names}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from penstock import errors
+from penstock_lab.devcluster import podnetwork
 from penstock_lab.devcluster.discovery import VERSION
 from penstock_lab.devcluster.objectstore import now
 from penstock_lab.devcluster.statuses import Json
@@ -38,7 +39,7 @@ def node_object(spec: NodeSpec) -> Json:
         "ephemeral-storage": "100Gi",
     }
     labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-    addresses = {"InternalIP": "127.0.0.1", "Hostname": spec.name}
+    addresses = {"InternalIP": podnetwork.NODE_ADDRESS, "Hostname": spec.name}
     unknown = ("bootID", "machineID", "systemUUID", "kubeProxyVersion")
     return {
         "metadata": {"name": spec.name, "labels": {**labels, **spec.labels}},

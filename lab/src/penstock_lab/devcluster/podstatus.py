@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from penstock_lab.devcluster import podnetwork
 from penstock_lab.devcluster.objectstore import now
 from penstock_lab.devcluster.statuses import Json
 
 _OWN_CONDITIONS: Final = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-_HERE: Final = "127.0.0.1"
 
 
 @dataclass
@@ -69,6 +69,7 @@ class PodState:
     containers: list[ContainerState]
     init: list[ContainerState] = field(default_factory=list)
     started_at: str = ""
+    address: str = ""
     failure: Json = field(default_factory=dict)
     """Reason and message if the pod itself has failed."""
     over: bool = False
@@ -103,10 +104,7 @@ def build(pod: Json, state: PodState) -> Json:
     return {
         "phase": phase,
         "conditions": [*conditions, *(one for one in old if one["type"] not in _OWN_CONDITIONS)],
-        "hostIP": _HERE,
-        "hostIPs": [{"ip": _HERE}],
-        "podIP": _HERE,
-        "podIPs": [{"ip": _HERE}],
+        **podnetwork.status(state.address),
         "startTime": state.started_at,
         "containerStatuses": [one.as_json(ready=one.is_running) for one in state.containers],
         **({"initContainerStatuses": init} if init else {}),

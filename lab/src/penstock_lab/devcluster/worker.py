@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock_lab.devcluster import containers, podprocesses, quotas
+from penstock_lab.devcluster import containers, podnetwork, podprocesses, quotas
 from penstock_lab.devcluster.objectstore import Entry, now
 from penstock_lab.devcluster.podlogs import Log, ring
 from penstock_lab.devcluster.podstatus import ContainerState, PodState
@@ -174,6 +174,7 @@ class Worker:
             try:
                 place = self._directory / "volumes"
                 self._volumes = containers.prepare(self.pod.obj, place, self._agents.store)
+                self.state.address = self.state.address or self._agents.addresses.of(self.pod.obj)
             except (containers.MountError, OSError) as problem:
                 self._warn("FailedMount", str(problem))
                 await self._look_again()
@@ -241,6 +242,7 @@ class Worker:
     async def _description(self, container: Json, state: ContainerState) -> Json | None:
         """podinit's description, once all references of the container exist; None if the pod must stop."""
         obj, store = self.pod.obj, self._agents.store
+        obj = {**obj, "status": podnetwork.status(self.state.address)}
         while not self._stopping.is_set():
             try:
                 return containers.describe(obj, container, self._volumes, self._directory, store)
@@ -257,6 +259,10 @@ class Worker:
         about["isolate"] = self._agents.isolate
         if about["isolate"]:
             about["mounts"].append((str(last_words), container["terminationMessagePath"], False))
+            targets = {target for _, target, _ in about["mounts"]}
+            about["mounts"] += podnetwork.hosts_file(
+                self.pod.obj, self.state.address, self._directory, targets
+            )
         group = self._limit_memory(container, state)
         about["cgroup"] = str(group.path / "cgroup.procs") if group else ""
         if state.name in self.logs:
