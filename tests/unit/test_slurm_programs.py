@@ -29,9 +29,10 @@ RUNNERS = {
 
 def named_to_be_run(tree: ast.AST) -> Iterator[ast.Constant]:
     """Constants that name one of Slurm's programs as a program to run."""
+    types = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
     for node in ast.walk(tree):
         first: list[ast.expr] = []
-        if isinstance(node, ast.List | ast.Tuple):
+        if isinstance(node, ast.List | ast.Tuple) and node not in types:
             first = node.elts[:1]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in RUNNERS:
             first = node.args[:1]
@@ -71,6 +72,7 @@ def test_program_call_is_detected(text: str) -> None:
     [
         "restart = ('systemctl', 'restart', 'slurmctld')",
         "{'scontrol': path}",
+        "Literal['srun', 'file']",
         "raise Problem('squeue does not answer')",
         "check.add('slurmctld', 'slurmctld answers')",
     ],
