@@ -29,16 +29,17 @@ fi
     cat "/proc/$$/environ"
 } >"$call/request"
 [ -p "$run/bell" ] || mkfifo "$run/bell" 2>/dev/null
-exec 4<&0 5>&2 6<>"$call/life" 7<>"$run/bell" 8<>"$call/bell"
+exec 4<&0 5>&2 6<>"$call/life" 7<>"$run/bell" 8<>"$call/bell" 9<"$call/life"
 
-# Sees the end of this process, however it comes.
+# Sees the end of this process, however and how early it comes: nobody else can write to `life`.
 (
     trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE
     exec 4<&- 5>&- 6>&- 8>&- </dev/null >/dev/null 2>&1
-    read -r word <"$call/life"
+    read -r word <&9
     if [ -e "$call/end" ]; then echo "done $id" >&7; else echo "gone $id" >&7; fi
     rm -rf "$call"
 ) &
+exec 9<&-
 
 trap '' PIPE # a command goes on when nobody reads its output
 for signal in HUP INT QUIT TERM USR1 USR2 CONT ALRM; do
