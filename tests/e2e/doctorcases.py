@@ -131,6 +131,11 @@ CASES: dict[str, tuple[Fault, str, str]] = {
     ),
     "GPU label away": (faults.label_gone, "gpu-labels", "n4 has no label gpu=a100"),
     "namespace too strict": (faults.strict_namespace, "pod-security", "user-strict enforces restricted"),
+    "namespace without the node's network": (
+        faults.strict_namespace,
+        "pod-security",
+        "forbids pods with the node's network",
+    ),
     "quota changed": (
         faults.quota_changed,
         "quotas",

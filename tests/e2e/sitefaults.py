@@ -91,7 +91,7 @@ JOB_LABELS = {
 
 @contextlib.contextmanager
 def strict_namespace(lab: Lab) -> Iterator[schema.Site]:
-    """A user's namespace that forbids hostPath volumes."""
+    """A user's namespace that forbids hostPath volumes and the node's network; the site file wants both."""
     labels = {wellknown.LABEL_USER_ID: "4242", "pod-security.kubernetes.io/enforce": "restricted"}
     manifest = {
         "apiVersion": "v1",
@@ -100,7 +100,7 @@ def strict_namespace(lab: Lab) -> Iterator[schema.Site]:
     }
     lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(manifest))
     try:
-        yield site_of(lab)
+        yield site_of(lab, partitions={"gpu": {"network": "host"}})
     finally:
         lab.run(("kubectl", "delete", "namespace", "user-strict", "--wait=false"))
 

@@ -183,9 +183,8 @@ def test_missing_folder_of_a_gang_fails_it_with_the_reason(lab: Lab) -> None:
 def test_an_images_own_entrypoint_finds_the_names(lab: Lab) -> None:
     """It has no agent that could wait for them."""
     cwd = semantics.folder(lab)
-    words: tuple[str, ...] = ("-c", f"cat /etc/hosts >{cwd}/hosts; hostname -i >{cwd}/addresses")
-    if not clusters.is_real():
-        words = ("sh", *words)  # the dev cluster's images have no entrypoint
+    entrypoint = () if clusters.is_real() else ("sh",)  # the dev cluster's images have none
+    words = (*entrypoint, "-c", f"cat /etc/hosts >{cwd}/hosts; hostname -i >{cwd}/addresses")
     row = semantics.Row(
         script="#!/bin/sh\n#K8S_COMMAND=@entrypoint\n", options=("-N2", f"--chdir={cwd}"), arguments=words
     )

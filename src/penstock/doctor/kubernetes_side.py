@@ -163,14 +163,18 @@ def gpu_labels(live: Live) -> Iterator[Problem]:
 
 @registry.add("pod-security", "users' namespaces admit jobs' pods")
 def pod_security(live: Live) -> Iterator[Problem]:
-    nas = live.site.nas
-    needs_host_path = nas is not None and nas.in_pods and not nas.nfs and not nas.claim
+    nas, policy = live.site.nas, policies.resolved(live.site)
+    needs: dict[str, str] = {}
+    if nas is not None and nas.in_pods and not nas.nfs and not nas.claim:
+        needs["mounting the NAS by hostPath"] = "set `nas.nfs`"
+    if any(partition.network == "host" for partition in policy.partitions.values()):
+        needs["pods with the node's network"] = "set `network: pod`"
     for name, namespace in user_namespaces(live).items():
         level = (namespace["metadata"].get("labels") or {}).get(ENFORCE, "privileged")
-        if needs_host_path and level != "privileged":
+        for need, instead in needs.items() if level != "privileged" else ():
             yield Problem(
-                f"namespace {name} enforces {level}, which forbids mounting the NAS by hostPath",
-                f"kubectl label namespace {name} {ENFORCE}=privileged --overwrite, or set `nas.nfs`",
+                f"namespace {name} enforces {level}, which forbids {need}",
+                f"kubectl label namespace {name} {ENFORCE}=privileged --overwrite, or {instead}",
             )
 
 

@@ -3,7 +3,7 @@
 A kubelet creates a missing subPath, as root: a folder of #K8S_MOUNT on the shared storage, or a folder where
 /etc/hosts should be a file. So an init container checks the folders, on the node and as the job's owner, and
 in a gang it makes the file. It requests no more than the job's container, so the pod's requests stay Slurm's
-allocation (decision 19).
+allocation (decision 20).
 """
 
 from __future__ import annotations
