@@ -212,7 +212,8 @@ def test_last_array_task_is_requeued_alone(lab: Lab) -> None:
     (pod,) = semantics.pods(lab, array)
     node = pod["spec"]["nodeName"]
     try:
-        kubectl(lab, "drain", node, "--force", "--ignore-daemonsets", "--timeout=30s")
+        options = ("--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=30s")
+        kubectl(lab, "drain", node, *options)
         semantics.wait_until(lambda: lab.job(f"{array}_2")["Restarts"] == "1", "sent back")
     finally:
         kubectl(lab, "uncordon", node)

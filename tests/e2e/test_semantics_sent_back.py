@@ -54,7 +54,8 @@ def _lose_all(lab: Lab, healing: contextlib.ExitStack, folder: Path) -> dict[str
     healing.enter_context(clusters.without_node(lab, GONE))
     _collect_garbage(lab, jobs[GONE])
     lab.run(("scontrol", "update", f"NodeName={DOWN}", "State=DOWN", "Reason=test"))
-    lab.run(("kubectl", "drain", DRAINED, "--force", "--ignore-daemonsets", "--timeout=100s"))
+    options = ("--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s")
+    lab.run(("kubectl", "drain", DRAINED, *options))
     found = {}
     for name, job_id in jobs.items():
         if name != "fixed":

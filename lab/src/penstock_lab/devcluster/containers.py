@@ -81,7 +81,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 def environment(pod: Json, container: Json, store: Store, home: str) -> dict[str, str]:
     """Variables of the image and the cluster, then the pod's, in order."""
     namespace = pod["metadata"]["namespace"]
-    variables = {"PATH": _PATH, "HOSTNAME": pod["metadata"]["name"], "HOME": home, **_SERVICE}
+    variables = {"PATH": _PATH, "HOSTNAME": podnetwork.hostname(pod), "HOME": home, **_SERVICE}
     for source in container.get("envFrom") or ():
         for field, kind in (("secretRef", kindtable.SECRETS), ("configMapRef", kindtable.CONFIGMAPS)):
             found = _data(store, kind, namespace, source[field]) if field in source else {}
