@@ -273,10 +273,10 @@ def test_control_characters_before_the_nodes_are_refused(lab: Lab, option: str) 
 )
 def test_hostile_names_and_comments_stay_text(lab: Lab, options: tuple[str, ...]) -> None:
     """The job runs with what Slurm gave it, whatever its words say."""
-    script = "#!/bin/sh\nhostname; echo $SLURM_JOB_PARTITION $SLURM_CPUS_ON_NODE\n"
+    script = "#!/bin/sh\ncat /proc/1/cmdline; echo $SLURM_JOB_PARTITION $SLURM_CPUS_ON_NODE\n"
     job_id = lab.sbatch(script, *options, "--output=slurm-%j.out")
     text = output_of(lab, job_id)
-    assert text == f"slurm-job-{job_id}\ngpu 1\n"
+    assert text == "/bin/sh\0/penstock/agent.sh\0gpu 1\n"  # in a pod
     assert lab.accounted(job_id) == ["COMPLETED", "0:0"]
 
 

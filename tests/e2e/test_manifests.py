@@ -18,6 +18,7 @@ EVERYTHING = (
     ("registry:\n", "registry:\n  prepull: true\n  pull_secrets: [pull]\n"),
     ("  path: /nas\n", "  path: /nas\n  claim: nas\n"),
     ("pod_security: privileged\n", "pod_security: baseline\n  namespace: penstock-try\n"),
+    ("    network: host\n", ""),  # which that level refuses
     ("user-{user}", "penstock-try-{user}"),
 )
 PROVISIONED = (("  claim: nas\n", "  claim: nas\n  provisioner: example.org/nfs\n"),)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.e2e import labs, semantics
 from tests.e2e.semantics import Row
+
+from penstock_lab import processes
 
 Lab = semantics.Lab
 NODE = re.compile(rb"\bn(?:[1-4]\b|\[[1-4,-]+\])")
@@ -183,8 +186,21 @@ squeue --iterate 1 >/dev/null & sleep 1
     )
     assert record.state == "COMPLETED"
     assert [line for line in text.split("\n") if line.isdigit()] == ["143", "137"]
-    found = lab.run(("pgrep", "-u", lab.user, "-f", "squeue --iterate"), check=False).stdout
-    assert found == ""
+    semantics.wait_until(lambda: not iterating(lab), "no squeue is left on the node")
+
+
+def iterating(lab: Lab) -> list[int]:
+    """Processes of the launcher's that repeat squeue."""
+    conf = f"SLURM_CONF={lab.env['SLURM_CONF']}".encode()
+    found = [process.pid for process in processes.snapshot() if "--iterate" in process.argv]
+    return [pid for pid in found if conf in environment_of(pid).split(b"\0")]
+
+
+def environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return b""
 
 
 def test_killing_penstockd_repeats_and_loses_no_command(lab: Lab) -> None:
