@@ -23,6 +23,10 @@ PROMISES = {
         "e2e/test_semantics_queue.py::test_dependencies",
         "e2e/test_semantics_queue.py::test_requeue_keeps_the_id_and_counts",
     ),
+    "a gang's pods have their nodes' names and find each other before the script starts": (
+        "e2e/test_names.py::test_all_names_resolve_in_all_pods_before_the_script_starts",
+        "e2e/test_names.py::test_pods_connect_by_name",
+    ),
     "pods are labelled with the job id that sbatch printed": (
         "e2e/test_pod_names.py::test_pods_are_found_by_the_jobs_number",
         "e2e/test_pod_names.py::test_a_jobs_output_is_in_the_log_of_the_pod_that_has_its_number",

@@ -92,7 +92,7 @@ def test_reserved_room_is_not_given_away(lab: Lab, folder: Path) -> None:
     """A starting gang has no pods yet, but no other job gets its GPUs."""
     with (
         clusters.foreign_pod(lab, "notebook", node="n3", gpus=2),
-        held_up(lab, folder, "--nodelist=n3,n4", "--gpus-per-node=2") as (gang, go_on),
+        held_up(lab, folder, "--nodelist=n2,n3", "--gpus-per-node=2") as (gang, go_on),
     ):
         late = lab.sbatch(
             "#!/bin/sh\necho ran\n", "--nodelist=n3", "--gres=gpu:2", "--output=late.o", cwd=folder

@@ -47,17 +47,6 @@ conditions:
 - type: PodScheduled
   status: "True"
   lastTransitionTime: {{{{ Now | Quote }}}}
-{{{{ if .spec.initContainers }}}}
-initContainerStatuses:
-{{{{ range .spec.initContainers }}}}
-- name: {{{{ .name | Quote }}}}
-  image: {{{{ .image | Quote }}}}
-  ready: true
-  restartCount: 0
-  state:
-    {ended}
-{{{{ end }}}}
-{{{{ end }}}}
 containerStatuses:
 {{{{ range .spec.containers }}}}
 - name: {{{{ .name | Quote }}}}
@@ -141,8 +130,8 @@ def render_node(machine: layout.Machine) -> dict[str, Any]:
 def stages() -> tuple[dict[str, Any], ...]:
     """kwok's stages: automatic changes of nodes and pods."""
     alive = _expression(".metadata.deletionTimestamp", "DoesNotExist")
-    ended = _CONTAINERS.format(phase="Succeeded", ready="False", state=_ENDED, ended=_ENDED)
-    running = _CONTAINERS.format(phase="Running", ready="True", state=_RUNNING, ended=_ENDED)
+    ended = _CONTAINERS.format(phase="Succeeded", ready="False", state=_ENDED)
+    running = _CONTAINERS.format(phase="Running", ready="True", state=_RUNNING)
     wait = {
         "durationMilliseconds": RUN_MILLISECONDS,
         "durationFrom": {"expressionFrom": f'.metadata.annotations["{DELAY}"]'},
