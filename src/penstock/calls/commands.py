@@ -53,7 +53,8 @@ def _scontrol(request: Request, job: Job, files: Files) -> Answer | Run | Wanted
 def _srun(request: Request, job: Job, files: Files) -> Answer | Run | Wanted:
     found = srunplan.plan(request.words, request.environment, job, files)
     if isinstance(found, Step):
-        return refused(request.name, "job steps (srun) do not run in pods yet; write the command without srun")
+        why = "job steps (srun) do not run in pods yet; write the command without srun"
+        return refused(request.name, why)
     return found
 
 
